@@ -35,8 +35,9 @@ type Server struct {
 	dir    string
 	port   int
 
-	mu   sync.Mutex // protects proc
-	proc *process
+	mu      sync.Mutex // protects proc, stopped
+	proc    *process
+	stopped bool
 }
 
 // spec is Options plus what sentinels need.
@@ -109,7 +110,7 @@ func (s *Server) run() error {
 		return fmt.Errorf("redisproc: starting %s: %w", s.binary, err)
 	}
 	s.mu.Lock()
-	s.proc = proc
+	s.proc, s.stopped = proc, false
 	s.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(context.Background(), s.spec.StartTimeout)
@@ -199,12 +200,26 @@ func (s *Server) Do(ctx context.Context, args ...string) (any, error) {
 
 // Stop freezes the process (SIGSTOP): connections are still accepted by the system, nothing is answered.
 func (s *Server) Stop() error {
-	return s.process().signal(sigStop)
+	return s.pause(true, sigStop)
 }
 
 // Cont lets a stopped process go on (SIGCONT).
 func (s *Server) Cont() error {
-	return s.process().signal(sigCont)
+	return s.pause(false, sigCont)
+}
+
+func (s *Server) pause(stopped bool, sig os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = stopped
+	return s.proc.signal(sig)
+}
+
+// responsive reports whether the process lives and is not stopped.
+func (s *Server) responsive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc.running() && !s.stopped
 }
 
 // Kill ends the process at once (SIGKILL), as a crash would, and waits until it is gone. Restart brings it back.

@@ -19,6 +19,20 @@ func Server(t testing.TB, args ...string) *redisproc.Server {
 	return use(t, s, err)
 }
 
+// Sentinel starts a master with two replicas and three sentinels for t.
+func Sentinel(t testing.TB) *redisproc.Sentinel {
+	t.Helper()
+	s, err := redisproc.StartSentinel(redisproc.SentinelOptions{})
+	return use(t, s, err)
+}
+
+// Cluster starts a cluster of three masters with one replica each for t.
+func Cluster(t testing.TB) *redisproc.Cluster {
+	t.Helper()
+	c, err := redisproc.StartCluster(redisproc.ClusterOptions{})
+	return use(t, c, err)
+}
+
 // closer is what Server, Sentinel and Cluster have in common.
 type closer interface{ Close() error }
 

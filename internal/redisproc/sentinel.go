@@ -1,0 +1,255 @@
+package redisproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SentinelOptions say how to start a master with replicas and sentinels. The zero value is a good default.
+type SentinelOptions struct {
+	// Options hold for the master and the replicas; Binary and StartTimeout for the sentinels too. StartTimeout bounds the wait
+	// for everybody to know one another as well.
+	Options
+	// MasterName defaults to "herdgate".
+	MasterName string
+	// DownAfter is how long a server must be silent to count as down. Defaults to 500 ms.
+	DownAfter time.Duration
+	// FailoverTimeout is what the sentinels are told as failover-timeout. Defaults to 2 s.
+	FailoverTimeout time.Duration
+}
+
+func (o SentinelOptions) withDefaults() SentinelOptions {
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = defaultStartTimeout
+	}
+	if o.MasterName == "" {
+		o.MasterName = "herdgate"
+	}
+	if o.DownAfter <= 0 {
+		o.DownAfter = 500 * time.Millisecond
+	}
+	if o.FailoverTimeout <= 0 {
+		o.FailoverTimeout = 2 * time.Second
+	}
+	return o
+}
+
+const (
+	replicaCount  = 2
+	sentinelCount = 3
+	quorum        = 2
+)
+
+// Sentinel is a master with two replicas, watched by three sentinels of which two must agree. Where its methods
+// speak of running sentinels, a stopped one is none.
+type Sentinel struct {
+	opts      SentinelOptions
+	nodes     []*Server
+	sentinels []*Server
+}
+
+// StartSentinel starts a master, two replicas and three sentinels. It returns once the replicas are in sync and every sentinel
+// knows the master, both replicas and the other sentinels, so that a failover would work.
+func StartSentinel(o SentinelOptions) (*Sentinel, error) {
+	s := &Sentinel{opts: o.withDefaults()}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Sentinel) start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.opts.StartTimeout)
+	defer cancel()
+	node := spec{Options: s.opts.Options}
+	node.Args = append(replicationArgs[:len(replicationArgs):len(replicationArgs)], node.Args...)
+	var err error
+	if s.nodes, err = startAll(1+replicaCount, func(int) spec { return node }); err != nil {
+		return err
+	}
+	master, replicas := s.nodes[0], s.nodes[1:]
+	for _, r := range replicas {
+		if _, err := r.Do(ctx, "REPLICAOF", "127.0.0.1", strconv.Itoa(master.port)); err != nil {
+			return err
+		}
+	}
+	for _, r := range replicas {
+		if err := poll(ctx, "replica", func(ctx context.Context) error { return inSync(ctx, r) }); err != nil {
+			return err
+		}
+	}
+	sentinel := spec{Options: s.opts.Options, mode: []string{"--sentinel"}, config: s.config}
+	sentinel.Args = nil
+	if s.sentinels, err = startAll(sentinelCount, func(int) spec { return sentinel }); err != nil {
+		return err
+	}
+	for _, w := range s.sentinels {
+		hurry(ctx, w)
+	}
+	for _, w := range s.sentinels {
+		if err := poll(ctx, "sentinel", func(ctx context.Context) error { return s.knowsAll(ctx, w) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// config returns a sentinel's configuration file.
+func (s *Sentinel) config(port int) string {
+	name := s.opts.MasterName
+	return strings.Join([]string{
+		"sentinel announce-ip 127.0.0.1",
+		fmt.Sprintf("sentinel announce-port %d", port),
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, s.nodes[0].port, quorum),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", name, s.opts.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s %d", name, s.opts.FailoverTimeout.Milliseconds()),
+		fmt.Sprintf("sentinel parallel-syncs %s %d", name, replicaCount),
+		"",
+	}, "\n")
+}
+
+// hurry makes a sentinel gossip more often. Servers before 7.0 refuse, and then everything takes some seconds longer.
+func hurry(ctx context.Context, sentinel *Server) {
+	_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "200", "PUBLISH-PERIOD", "200", "PING-PERIOD", "100", "ASK-PERIOD", "100")
+}
+
+// knowsAll reports as an error what sentinel w does not know yet.
+func (s *Sentinel) knowsAll(ctx context.Context, w *Server) error {
+	// A line such as: master0:name=herdgate,status=ok,address=127.0.0.1:6379,slaves=2,sentinels=3
+	info, err := doString(ctx, w.Addr(), "INFO", "sentinel")
+	if err != nil {
+		return err
+	}
+	got := field(info, "master0")
+	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", s.nodes[0].Addr(), replicaCount, sentinelCount)
+	if !strings.HasSuffix(got, want) {
+		return fmt.Errorf("sentinel %s knows %q, not %q", w.Addr(), got, want)
+	}
+	// A replica can be promoted only once its INFO has been seen.
+	replies, err := do(ctx, w.Addr(), "SENTINEL", "REPLICAS", s.opts.MasterName)
+	if err != nil {
+		return err
+	}
+	replicas, _ := replies.([]any)
+	for _, r := range replicas {
+		if text := fmt.Sprint(r); !strings.Contains(text, "master-link-status ok") {
+			return fmt.Errorf("sentinel %s has not heard of a replica's link: %s", w.Addr(), text)
+		}
+	}
+	return nil
+}
+
+// MasterName returns the name under which the sentinels know the master.
+func (s *Sentinel) MasterName() string {
+	return s.opts.MasterName
+}
+
+// Addrs returns the addresses of the sentinels.
+func (s *Sentinel) Addrs() []string {
+	return addrsOf(s.sentinels)
+}
+
+// Nodes returns the master and the replicas, in no particular order once a failover has happened.
+func (s *Sentinel) Nodes() []*Server {
+	return s.nodes
+}
+
+// Sentinels returns the sentinels.
+func (s *Sentinel) Sentinels() []*Server {
+	return s.sentinels
+}
+
+// Master returns the server that all running sentinels take for the master. It fails while they differ.
+func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
+	var agreed string
+	for _, w := range running(s.sentinels) {
+		reply, err := w.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.opts.MasterName)
+		if err != nil {
+			return nil, err
+		}
+		pair, _ := reply.([]any)
+		if len(pair) != 2 {
+			return nil, fmt.Errorf("redisproc: sentinel %s knows no master", w.Addr())
+		}
+		addr := net.JoinHostPort(fmt.Sprint(pair[0]), fmt.Sprint(pair[1]))
+		if agreed != "" && agreed != addr {
+			return nil, fmt.Errorf("redisproc: sentinels differ: %s and %s", agreed, addr)
+		}
+		agreed = addr
+	}
+	master := byAddr(s.nodes, agreed)
+	if master == nil {
+		return nil, fmt.Errorf("redisproc: no server at the master's address %q", agreed)
+	}
+	return master, nil
+}
+
+// KillMaster kills the master and returns it. The sentinels promote a replica within some seconds; see WaitForNewMaster.
+func (s *Sentinel) KillMaster(ctx context.Context) (*Server, error) {
+	master, err := s.Master(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return master, master.Kill()
+}
+
+// Failover makes the sentinels promote a replica while the master lives, and returns that old master; see WaitForNewMaster.
+func (s *Sentinel) Failover(ctx context.Context) (*Server, error) {
+	master, err := s.Master(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range running(s.sentinels) {
+		_, err := w.Do(ctx, "SENTINEL", "FAILOVER", s.opts.MasterName)
+		return master, err
+	}
+	return nil, errors.New("redisproc: no sentinel runs")
+}
+
+// WaitForNewMaster waits until all running sentinels agree on a master other than old, until that one takes itself for a
+// master and at least one replica follows it. It returns the new master.
+func (s *Sentinel) WaitForNewMaster(ctx context.Context, old *Server) (*Server, error) {
+	var master *Server
+	err := poll(ctx, "new master", func(ctx context.Context) error {
+		m, err := s.Master(ctx)
+		if err != nil {
+			return err
+		}
+		if m == old {
+			return errors.New("the sentinels still name the old one")
+		}
+		if err := isMaster(ctx, m); err != nil {
+			return err
+		}
+		master = m
+		return s.hasFollower(ctx, m)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return master, nil
+}
+
+func (s *Sentinel) hasFollower(ctx context.Context, master *Server) error {
+	err := errors.New("no other server runs")
+	for _, n := range running(s.nodes) {
+		if n == master {
+			continue
+		}
+		err = errors.Join(inSync(ctx, n), hasReplication(ctx, n, "master_port", strconv.Itoa(master.port)))
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Close ends everything. It may be called more than once.
+func (s *Sentinel) Close() error {
+	return errors.Join(closeAll(s.sentinels), closeAll(s.nodes))
+}

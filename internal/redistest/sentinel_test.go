@@ -1,0 +1,50 @@
+package redistest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/herdgate/herdgate/internal/redistest"
+)
+
+const failover = 15 * time.Second
+
+func TestSentinelsReplaceALivingThenAStoppedThenADeadMaster(t *testing.T) {
+	s := redistest.Sentinel(t)
+	if len(s.Addrs()) != 3 || s.MasterName() == "" {
+		t.Fatalf("sentinels %v of master %q", s.Addrs(), s.MasterName())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), failover)
+	defer cancel()
+
+	first, err := s.Failover(ctx)
+	must(t, err)
+	second, err := s.WaitForNewMaster(ctx, first)
+	must(t, err)
+	if second == first {
+		t.Fatal("no new master")
+	}
+	do(t, second, "SET", "k", "v")
+	if n := do(t, second, "WAIT", "1", "1000"); n == int64(0) {
+		t.Fatal("no replica follows the new master")
+	}
+
+	must(t, second.Stop())
+	third, err := s.WaitForNewMaster(ctx, second)
+	must(t, err)
+	must(t, second.Cont())
+	redistest.Eventually(t, failover, func() bool { // the old master follows the new one
+		role := do(t, second, "ROLE").([]any)
+		return role[0] == "slave" && role[3] == "connected"
+	})
+
+	dead, err := s.KillMaster(ctx)
+	must(t, err)
+	if dead != third || dead.Running() {
+		t.Fatal("killed another server than the master, or none")
+	}
+	fourth, err := s.WaitForNewMaster(ctx, dead)
+	must(t, err)
+	do(t, fourth, "SET", "k", "w")
+}
