@@ -1,0 +1,76 @@
+package housetest
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The words are put together here so that this file does not hold them itself.
+var (
+	// A path of somebody's own machine, at the start of a word.
+	machinePath = regexp.MustCompile(`(?:^|[\s"'` + "`" + `(=:,<>|])(?:/(?:home|root|work|Users|mnt|tmp)/[\w.-]|[A-Z]:\\Users\\)`)
+	// A promise to do something later; context.TODO is Go's.
+	unfinished = regexp.MustCompile(`(?:^|[^.\w])(?:TO` + `DO|FIX` + `ME)(?:[^\w]|$)`)
+)
+
+func TestTextNamesNoMachineAndLeavesNothingOpen(t *testing.T) {
+	for _, name := range files(t) {
+		b := contents(t, name)
+		if bytes.IndexByte(b[:min(len(b), 8000)], 0) >= 0 {
+			continue // not text
+		}
+		number := 0
+		for line := range bytes.Lines(b) {
+			number++
+			if machinePath.Match(line) {
+				t.Errorf("%s:%d: a path that exists on one machine only: %s", name, number, bytes.TrimSpace(line))
+			}
+			if unfinished.Match(line) {
+				t.Errorf("%s:%d: unfinished; do it or open an issue: %s", name, number, bytes.TrimSpace(line))
+			}
+		}
+	}
+}
+
+func TestTextPatternsTellGoodFromBad(t *testing.T) {
+	for text, want := range map[string]bool{
+		`cd /ho` + `me/ann/src`:              true,
+		`"/ro` + `ot/x"`:                     true,
+		`dir=/wo` + `rk/tree`:                true,
+		`https://example.com/home/page`:      false,
+		`GET /users/42`:                      false,
+		`"/home"`:                            false,
+		`// TO` + `DO: later`:                true,
+		`FIX` + `ME`:                         true,
+		`ctx := context.TO` + `DO()`:         false,
+		`the test doubles its MAXTODOS here`: false,
+	} {
+		if got := machinePath.MatchString(text) || unfinished.MatchString(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A script's head is its signature: without it nobody can call the script rightly.
+func TestScriptsOpenWithTheirSignature(t *testing.T) {
+	for _, name := range files(t) {
+		if !strings.HasSuffix(name, ".lua") {
+			continue
+		}
+		var head strings.Builder
+		for line := range strings.Lines(string(contents(t, name))) {
+			comment, ok := strings.CutPrefix(strings.TrimSpace(line), "--")
+			if !ok {
+				break
+			}
+			head.WriteString(comment + "\n")
+		}
+		for _, word := range []string{"KEYS", "ARGV", "return"} {
+			if !strings.Contains(strings.ToLower(head.String()), strings.ToLower(word)) {
+				t.Errorf("%s: the comment at its top does not say %s", name, word)
+			}
+		}
+	}
+}
