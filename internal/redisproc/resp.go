@@ -122,3 +122,13 @@ func field(text, name string) string {
 	}
 	return ""
 }
+
+// pairs makes a map of a reply that lists names and values by turns.
+func pairs(reply any) map[string]string {
+	items, _ := reply.([]any)
+	m := make(map[string]string, len(items)/2)
+	for i := 0; i+1 < len(items); i += 2 {
+		m[fmt.Sprint(items[i])] = fmt.Sprint(items[i+1])
+	}
+	return m
+}

@@ -78,10 +78,9 @@ func (s *Sentinel) start() error {
 			return err
 		}
 	}
-	for _, r := range replicas {
-		if err := poll(ctx, "replica", func(ctx context.Context) error { return inSync(ctx, r) }); err != nil {
-			return err
-		}
+	// Sentinels that find the replicas in place need not discover them later.
+	if err := poll(ctx, "replicas", func(ctx context.Context) error { return s.followed(ctx, master) }); err != nil {
+		return err
 	}
 	sentinel := spec{Options: s.opts.Options, mode: []string{"--sentinel"}, config: s.config}
 	sentinel.Args = nil
@@ -91,12 +90,7 @@ func (s *Sentinel) start() error {
 	for _, w := range s.sentinels {
 		hurry(ctx, w)
 	}
-	for _, w := range s.sentinels {
-		if err := poll(ctx, "sentinel", func(ctx context.Context) error { return s.knowsAll(ctx, w) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.WaitUntilReady(ctx)
 }
 
 // config returns a sentinel's configuration file.
@@ -116,32 +110,6 @@ func (s *Sentinel) config(port int) string {
 // hurry makes a sentinel gossip more often. Servers before 7.0 refuse, and then everything takes some seconds longer.
 func hurry(ctx context.Context, sentinel *Server) {
 	_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "200", "PUBLISH-PERIOD", "200", "PING-PERIOD", "100", "ASK-PERIOD", "100")
-}
-
-// knowsAll reports as an error what sentinel w does not know yet.
-func (s *Sentinel) knowsAll(ctx context.Context, w *Server) error {
-	// A line such as: master0:name=herdgate,status=ok,address=127.0.0.1:6379,slaves=2,sentinels=3
-	info, err := doString(ctx, w.Addr(), "INFO", "sentinel")
-	if err != nil {
-		return err
-	}
-	got := field(info, "master0")
-	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", s.nodes[0].Addr(), replicaCount, sentinelCount)
-	if !strings.HasSuffix(got, want) {
-		return fmt.Errorf("sentinel %s knows %q, not %q", w.Addr(), got, want)
-	}
-	// A replica can be promoted only once its INFO has been seen.
-	replies, err := do(ctx, w.Addr(), "SENTINEL", "REPLICAS", s.opts.MasterName)
-	if err != nil {
-		return err
-	}
-	replicas, _ := replies.([]any)
-	for _, r := range replicas {
-		if text := fmt.Sprint(r); !strings.Contains(text, "master-link-status ok") {
-			return fmt.Errorf("sentinel %s has not heard of a replica's link: %s", w.Addr(), text)
-		}
-	}
-	return nil
 }
 
 // MasterName returns the name under which the sentinels know the master.
@@ -211,8 +179,8 @@ func (s *Sentinel) Failover(ctx context.Context) (*Server, error) {
 	return nil, errors.New("redisproc: no sentinel runs")
 }
 
-// WaitForNewMaster waits until all running sentinels agree on a master other than old, until that one takes itself for a
-// master and at least one replica follows it. It returns the new master.
+// WaitForNewMaster waits until all running sentinels agree on a master other than old, all other running servers follow it, and
+// the failover is over for everybody. It returns the new master.
 func (s *Sentinel) WaitForNewMaster(ctx context.Context, old *Server) (*Server, error) {
 	var master *Server
 	err := poll(ctx, "new master", func(ctx context.Context) error {
@@ -223,11 +191,8 @@ func (s *Sentinel) WaitForNewMaster(ctx context.Context, old *Server) (*Server, 
 		if m == old {
 			return errors.New("the sentinels still name the old one")
 		}
-		if err := isMaster(ctx, m); err != nil {
-			return err
-		}
 		master = m
-		return s.hasFollower(ctx, m)
+		return s.settled(ctx, m)
 	})
 	if err != nil {
 		return nil, err
@@ -235,18 +200,89 @@ func (s *Sentinel) WaitForNewMaster(ctx context.Context, old *Server) (*Server, 
 	return master, nil
 }
 
-func (s *Sentinel) hasFollower(ctx context.Context, master *Server) error {
-	err := errors.New("no other server runs")
+// WaitUntilReady waits until everything runs, the replicas are in sync and every sentinel knows them and the other sentinels. It
+// is true when StartSentinel returns; call it after a Restart or Cont.
+func (s *Sentinel) WaitUntilReady(ctx context.Context) error {
+	return poll(ctx, "sentinels", func(ctx context.Context) error {
+		if len(running(s.nodes)) != len(s.nodes) || len(running(s.sentinels)) != len(s.sentinels) {
+			return finalError{errors.New("not all servers run")}
+		}
+		master, err := s.Master(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.settled(ctx, master); err != nil {
+			return err
+		}
+		for _, w := range s.sentinels {
+			if err := s.knowsAll(ctx, w, master); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// settled reports as an error that a failover to master is not over yet.
+func (s *Sentinel) settled(ctx context.Context, master *Server) error {
+	for _, w := range running(s.sentinels) {
+		reply, err := w.Do(ctx, "SENTINEL", "MASTER", s.opts.MasterName)
+		if err != nil {
+			return err
+		}
+		if flags := pairs(reply)["flags"]; flags != "master" {
+			return fmt.Errorf("sentinel %s: the master's flags are %q", w.Addr(), flags)
+		}
+	}
+	return s.followed(ctx, master)
+}
+
+// followed reports as an error that not all other running servers follow master, or none.
+func (s *Sentinel) followed(ctx context.Context, master *Server) error {
+	if err := isMaster(ctx, master); err != nil {
+		return err
+	}
+	followers := 0
 	for _, n := range running(s.nodes) {
 		if n == master {
 			continue
 		}
-		err = errors.Join(inSync(ctx, n), hasReplication(ctx, n, "master_port", strconv.Itoa(master.port)))
-		if err == nil {
-			return nil
+		if err := errors.Join(inSync(ctx, n), hasReplication(ctx, n, "master_port", strconv.Itoa(master.port))); err != nil {
+			return err
+		}
+		followers++
+	}
+	if followers == 0 {
+		return errors.New("no replica runs")
+	}
+	return nil
+}
+
+// knowsAll reports as an error what sentinel w does not know yet.
+func (s *Sentinel) knowsAll(ctx context.Context, w, master *Server) error {
+	// A line such as: master0:name=herdgate,status=ok,address=127.0.0.1:6379,slaves=2,sentinels=3
+	info, err := doString(ctx, w.Addr(), "INFO", "sentinel")
+	if err != nil {
+		return err
+	}
+	got := field(info, "master0")
+	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", master.Addr(), replicaCount, sentinelCount)
+	if !strings.HasSuffix(got, want) {
+		return fmt.Errorf("sentinel %s knows %q, not %q", w.Addr(), got, want)
+	}
+	// A replica can be promoted only once its INFO has been seen.
+	reply, err := w.Do(ctx, "SENTINEL", "REPLICAS", s.opts.MasterName)
+	if err != nil {
+		return err
+	}
+	replicas, _ := reply.([]any)
+	for _, r := range replicas {
+		r := pairs(r)
+		if r["flags"] != "slave" || r["master-link-status"] != "ok" {
+			return fmt.Errorf("sentinel %s: replica %s has flags %q and link %q", w.Addr(), r["name"], r["flags"], r["master-link-status"])
 		}
 	}
-	return err
+	return nil
 }
 
 // Close ends everything. It may be called more than once.
