@@ -21,7 +21,7 @@ TEST       = go test -shuffle=on -timeout 10m $(TESTFLAGS)
 # because a linter built by an older Go refuses newer code.
 GOLANGCI_VERSION    := v2.15.0
 GOVULNCHECK_VERSION := v1.9.0
-TOOLS       := $(CURDIR)/.tools/$(shell go env GOVERSION 2>/dev/null)
+TOOLS       := .tools/$(shell go env GOVERSION 2>/dev/null)
 GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
@@ -34,7 +34,7 @@ help: ## Print this list.
 # Go's own summary has to be the last thing printed: nothing may follow it.
 .PHONY: test
 test: redis ## Run all tests, then once more under the race detector (RACE=0: not).
-	@for m in $(NESTED); do (cd $$m && $(TEST) ./...); done
+	@for m in $(NESTED); do (cd "$$m" && $(TEST) ./...); done
 	@$(TEST) ./...
 	@if [ "$(RACE)" != 0 ]; then $(TEST) -race ./...; fi
 
@@ -70,21 +70,21 @@ fmt: ## Format all Go files.
 
 .PHONY: vet
 vet: ## Run go vet in every module.
-	@for m in $(MODULES); do echo "==> go vet ($$m)"; (cd $$m && go vet ./...); done
+	@for m in $(MODULES); do echo "==> go vet ($$m)"; (cd "$$m" && go vet ./...); done
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Run golangci-lint in every module.
 	@for m in $(MODULES); do \
-		echo "==> golangci-lint ($$m)"; (cd $$m && $(GOLANGCI) run -c $(CURDIR)/.golangci.yml ./...); \
+		echo "==> golangci-lint ($$m)"; (cd "$$m" && "$(CURDIR)/$(GOLANGCI)" run -c "$(CURDIR)/.golangci.yml" ./...); \
 	done
 
 .PHONY: vuln
 vuln: $(GOVULNCHECK) ## Look for known vulnerabilities, where their database can be reached.
-	@for m in $(MODULES); do echo "==> govulncheck ($$m)"; scripts/vulncheck.sh $(GOVULNCHECK) $$m; done
+	@for m in $(MODULES); do echo "==> govulncheck ($$m)"; scripts/vulncheck.sh "$(CURDIR)/$(GOVULNCHECK)" "$$m"; done
 
 .PHONY: mod
 mod: ## Fail when go.mod or go.sum is untidy or a module differs from go.sum.
-	@for m in $(MODULES); do echo "==> go mod tidy, verify ($$m)"; (cd $$m && go mod tidy -diff && go mod verify); done
+	@for m in $(MODULES); do echo "==> go mod tidy, verify ($$m)"; (cd "$$m" && go mod tidy -diff && go mod verify); done
 
 .PHONY: house
 house: ## Run the tests of the house rules: dependencies, paths, scripts.
@@ -98,11 +98,11 @@ tools: $(GOLANGCI) $(GOVULNCHECK) ## Build the pinned tools (the first time take
 
 $(GOLANGCI):
 	@echo '==> building golangci-lint $(GOLANGCI_VERSION)'
-	@GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@GOBIN="$(CURDIR)/$(@D)" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
 $(GOVULNCHECK):
 	@echo '==> building govulncheck $(GOVULNCHECK_VERSION)'
-	@GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@GOBIN="$(CURDIR)/$(@D)" go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
 .PHONY: clean
 clean: ## Remove the built tools and test output.
