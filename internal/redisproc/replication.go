@@ -12,6 +12,9 @@ var replicationArgs = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-r
 
 // startAll starts n servers at once. When one fails, none is left.
 func startAll(n int, specOf func(i int) spec) ([]*Server, error) {
+	if _, err := findBinary(specOf(0).Binary); err != nil {
+		return nil, err // once, not n times
+	}
 	servers := make([]*Server, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 )
 
 func TestClusterReplicaTakesOverALivingAndThenADeadMaster(t *testing.T) {
+	t.Parallel()
 	c := redistest.Cluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), failover)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 const failover = 15 * time.Second
 
 func TestSentinelsReplaceALivingThenAStoppedThenADeadMaster(t *testing.T) {
+	t.Parallel()
 	s := redistest.Sentinel(t)
 	if len(s.Addrs()) != 3 || s.MasterName() == "" {
 		t.Fatalf("sentinels %v of master %q", s.Addrs(), s.MasterName())

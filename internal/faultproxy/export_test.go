@@ -1,0 +1,4 @@
+package faultproxy
+
+// ReadFrame is readFrame.
+var ReadFrame = readFrame
