@@ -1,0 +1,151 @@
+// Package flight collapses the callers of a key in one process, on top of x/sync/singleflight, and
+// keeps the order in which they came.
+//
+// Singleflight gives one answer to all who wait. Here an answer may be right for some of them only:
+// a value is as old as the command that vouches for it, and whoever came after that command was sent
+// may have come after a Delete that the command did not see. So a flight makes a mark before each
+// step that may vouch for a value, and each caller can tell whether it came before a mark.
+package flight
+
+import (
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// Group is a set of flights, at most one for a key at a time. The zero value is ready to use.
+type Group[R any] struct {
+	sf singleflight.Group
+
+	mu sync.Mutex // protects m and the fields of its flights that say so
+	m  map[string]*Flight[R]
+}
+
+// Mark is a moment in the life of a flight.
+type Mark uint64
+
+// Flight is what the callers of a key share.
+type Flight[R any] struct {
+	g       *Group[R]
+	marks   Mark          // made so far; under g.mu
+	waiting int           // callers that joined and have not left; under g.mu
+	early   *R            // under g.mu
+	news    chan struct{} // closed when early changes; under g.mu
+}
+
+// Ticket is a caller's place in a flight.
+type Ticket[R any] struct {
+	f       *Flight[R]
+	joined  Mark
+	starter bool
+	done    <-chan singleflight.Result
+}
+
+// Join joins the flight of key, or starts one that executes run in a goroutine of its own. The caller
+// waits for what it needs in a select on Done and Early, and then calls Leave.
+func (g *Group[R]) Join(key string, run func(*Flight[R]) R) Ticket[R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.m[key]
+	starter := f == nil
+	var done <-chan singleflight.Result
+	if starter {
+		f, done = g.start(key, run)
+	} else {
+		done = g.sf.DoChan(key, nil) // one is under way for as long as f is in m
+	}
+	f.waiting++
+	return Ticket[R]{f: f, joined: f.marks, starter: starter, done: done}
+}
+
+// Start starts a flight that nobody waits for yet. It does nothing if one is under way.
+func (g *Group[R]) Start(key string, run func(*Flight[R]) R) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.m[key] != nil {
+		return false
+	}
+	g.start(key, run)
+	return true
+}
+
+// Flying says whether a flight for key is under way.
+func (g *Group[R]) Flying(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.m[key] != nil
+}
+
+// start is called with g.mu held.
+func (g *Group[R]) start(key string, run func(*Flight[R]) R) (*Flight[R], <-chan singleflight.Result) {
+	f := &Flight[R]{g: g, news: make(chan struct{})}
+	if g.m == nil {
+		g.m = make(map[string]*Flight[R])
+	}
+	g.m[key] = f
+	done := g.sf.DoChan(key, func() (any, error) {
+		// Both maps forget the key in one step, before the answer is given: nobody can join a flight
+		// in one of them only.
+		defer func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			delete(g.m, key)
+			g.sf.Forget(key)
+		}()
+		r := run(f)
+		return &r, nil
+	})
+	return f, done
+}
+
+// Mark makes a mark. Whoever has joined by now came before it.
+func (f *Flight[R]) Mark() Mark {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	f.marks++
+	return f.marks
+}
+
+// Waiting is the number of callers that wait.
+func (f *Flight[R]) Waiting() int {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	return f.waiting
+}
+
+// Tell tells all who wait, and those who will, something before the flight ends. It replaces what was
+// told before.
+func (f *Flight[R]) Tell(r R) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	f.early = &r
+	close(f.news)
+	f.news = make(chan struct{})
+}
+
+// Early returns what the flight has told so far, nil if nothing, and a channel that is closed when it
+// tells something else.
+func (t *Ticket[R]) Early() (*R, <-chan struct{}) {
+	t.f.g.mu.Lock()
+	defer t.f.g.mu.Unlock()
+	return t.f.early, t.f.news
+}
+
+// Done gets the result of the flight; Result makes an R of it.
+func (t *Ticket[R]) Done() <-chan singleflight.Result { return t.done }
+
+// Result returns what the flight's function returned.
+func Result[R any](r singleflight.Result) *R { return r.Val.(*R) }
+
+// Leave ends the caller's part in the flight, which goes on.
+func (t *Ticket[R]) Leave() {
+	t.f.g.mu.Lock()
+	defer t.f.g.mu.Unlock()
+	t.f.waiting--
+}
+
+// Before says whether the caller came before the mark was made.
+func (t *Ticket[R]) Before(m Mark) bool { return t.joined < m }
+
+// Starter says whether the caller started the flight.
+func (t *Ticket[R]) Starter() bool { return t.starter }

@@ -1,0 +1,146 @@
+package stampede
+
+import (
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// copies are the values that a pod keeps for when the store does not answer, and for nothing else. A
+// copy is served until its own end, counted on this pod's monotonic clock from before it was read. A nil
+// *copies keeps none.
+type copies[T any] struct {
+	mu    sync.Mutex // protects what follows
+	lru   *simplelru.LRU[string, *pocket[T]]
+	bytes int64
+	bound int64
+	keep  bool // the encoded form, too
+	seed  maphash.Seed
+	drops [256]uint32 // by a hash of the key: how often something was dropped
+}
+
+type pocket[T any] struct {
+	stamp  Stamp
+	value  T
+	data   []byte // nil unless kept
+	size   int64
+	stale  time.Time     // fresh until then
+	end    time.Time     // served until then
+	ttl    time.Duration // of the entry
+	reload time.Time     // no load for it, while the store does not answer, before then; zero: not yet drawn
+}
+
+func newCopies[T any](bound Copies, keepData bool) *copies[T] {
+	c := &copies[T]{bound: bound.Bytes, keep: keepData, seed: maphash.MakeSeed()}
+	if c.bound == 0 {
+		c.bound = math.MaxInt64
+	}
+	c.lru, _ = simplelru.NewLRU(bound.Entries, func(_ string, p *pocket[T]) { c.bytes -= p.size }) // fails on a size of 0 only
+	return c
+}
+
+// begin is what a read knows before it starts: whether a copy is there, and how often something was
+// dropped by then. A read that began before a drop must not put back what the drop was about.
+func (c *copies[T]) begin(key string) (has bool, drops uint32) {
+	if c == nil {
+		return false, 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.lru.Peek(key)
+	return ok && time.Now().Before(p.end), *c.dropped(key)
+}
+
+func (c *copies[T]) dropped(key string) *uint32 { return &c.drops[maphash.String(c.seed, key)%256] }
+
+// put keeps what a step brought that began at the given time, with that many drops before.
+func (c *copies[T]) put(key string, e *Entry, v T, begun time.Time, drops uint32) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *c.dropped(key) != drops {
+		return
+	}
+	if e.NotFound {
+		c.lru.Remove(key)
+		return
+	}
+	if p, ok := c.lru.Get(key); ok {
+		if p.stamp == e.Stamp && p.reload.IsZero() {
+			return
+		}
+		c.lru.Remove(key) // so that its bytes are counted off
+	}
+	p := &pocket[T]{stamp: e.Stamp, value: v, size: int64(len(e.Data) + pocketSize), ttl: e.TTL,
+		stale: begun.Add(e.FreshFor()), end: begun.Add(e.Left)}
+	if p.size > c.bound {
+		return
+	}
+	if c.keep {
+		p.data = e.Data
+	}
+	c.bytes += p.size
+	c.lru.Add(key, p)
+	for c.bytes > c.bound {
+		c.lru.RemoveOldest()
+	}
+}
+
+// pocketSize is about what a copy costs beside its value.
+const pocketSize = 256
+
+// get returns a copy to serve because the store does not answer, and whether this is the time to load
+// it behind: rarely, since without the store each pod loads for itself, and not all keys at once.
+func (c *copies[T]) get(key string) (p pocket[T], reload, ok bool) {
+	if c == nil {
+		return p, false, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.lru.Get(key)
+	if !ok {
+		return p, false, false
+	}
+	now := time.Now()
+	if !now.Before(found.end) {
+		c.lru.Remove(key)
+		return p, false, false
+	}
+	if rare := reloadEvery * found.ttl; now.After(found.stale) {
+		switch {
+		case found.reload.IsZero():
+			found.reload = now.Add(rand.N(rare))
+		case now.After(found.reload):
+			found.reload, reload = now.Add(rare), true
+		}
+	}
+	return *found, reload, true
+}
+
+// reloadEvery is how many TTLs pass between loads of a key in a pod that the store does not answer.
+const reloadEvery = 4
+
+func (c *copies[T]) drop(key string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.dropped(key)++
+	c.lru.Remove(key)
+}
+
+func (p *pocket[T]) result() Result[T] {
+	fresh := time.Until(p.stale)
+	r := Result[T]{Value: p.value, From: FromCopy, Freshness: Fresh, FreshFor: fresh, Shared: true, Age: max(p.ttl-fresh, 0)}
+	if fresh <= 0 {
+		r.Freshness = Stale
+	}
+	return r
+}

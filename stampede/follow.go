@@ -1,0 +1,76 @@
+package stampede
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/herdgate/herdgate/internal/flight"
+)
+
+// vigil is a flight's wait for another pod's load. One subscription serves it, whatever the number of
+// callers, and however often the lease changes hands.
+type vigil struct {
+	watch    Watch
+	begun    time.Time
+	stands   <-chan struct{} // the subscription, as of which an election was begun
+	poll     time.Duration
+	followed []Stamp // leases of the loads that it waited for
+	told     bool    // one of them ended without a stored value
+}
+
+// Polling, for as long as the store does not confirm that it will tell: from minPoll up to maxPoll, at
+// random, so that pods do not move in step.
+const (
+	minPoll = 20 * time.Millisecond
+	maxPoll = 250 * time.Millisecond
+)
+
+// follow sleeps until it makes sense to elect again; it returns false if it does not any more, because
+// nobody waits or because of WaitTimeout.
+//
+// It subscribes first, and returns as soon as that is confirmed: the election after that sees what has
+// happened until then, and whatever happens later is told. Only then it sleeps for as long as the lease
+// has left.
+func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el *Election) (again bool) {
+	if w.watch == nil {
+		w.watch, w.begun, w.poll = g.store.Watch(Key{g.space, key}), time.Now(), minPoll
+	}
+	if !slices.Contains(w.followed, el.Lease) {
+		w.followed = append(w.followed, el.Lease)
+	}
+	rest := g.opts.WaitTimeout - time.Since(w.begun)
+	if rest <= 0 {
+		return false
+	}
+	ready := w.watch.Ready()
+	sleep := el.Left + rand.N(g.opts.Lease/20)
+	confirmed := ready
+	if w.stands == ready {
+		confirmed = nil // an election was held since
+	} else {
+		sleep = w.poll
+		w.poll = min(maxPoll, minPoll+rand.N(3*w.poll-minPoll))
+	}
+	timer := time.NewTimer(min(sleep, rest))
+	defer timer.Stop()
+	select {
+	case <-confirmed:
+		w.stands = ready
+	case c := <-w.watch.C():
+		w.told = w.told || slices.Contains(w.followed, c.Unstored)
+	case <-timer.C:
+	case <-g.life.quit:
+		return false
+	}
+	return f.Waiting() > 0
+}
+
+// end ends the subscription; it returns how long the wait was.
+func (w *vigil) end() time.Duration {
+	if w.watch == nil {
+		return 0
+	}
+	w.watch.Close()
+	return time.Since(w.begun)
+}

@@ -1,0 +1,428 @@
+package stampede
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/herdgate/herdgate/internal/flight"
+)
+
+// Guard keeps a stampede away from a source of values of type T. It is made by [New] and safe for
+// concurrent use; its methods return ErrNoGuard on the zero value. What a pod shares, like the
+// connections to Redis, lives in the Store, so a guard per type of value is cheap.
+type Guard[T any] struct {
+	store   Store
+	opts    Options
+	space   string
+	typ     uint64 // check of T and the codec
+	encoded bool   // entries hold bytes
+
+	flights   flight.Group[outcome[T]]
+	holds     holds
+	copies    *copies[T] // nil: none are kept
+	early     earlyRefresh
+	life      lifecycle
+	events    events
+	trouble   quiet // what was last logged about background loads
+	strangers quiet // and about entries of another type
+}
+
+// New makes a guard over store. opts may not be nil, since Options.Name is required. All faults are
+// returned at once, joined. T must survive the codec where the store needs one: a channel, a
+// function, or a struct without an exported field is refused.
+func New[T any](store Store, opts *Options) (*Guard[T], error) {
+	if opts == nil {
+		opts = new(Options)
+	}
+	errs := []error{opts.validate()}
+	o := opts.withDefaults()
+	t := reflect.TypeFor[T]()
+	g := &Guard[T]{life: lifecycle{quit: make(chan struct{})}, store: store, opts: o, space: o.space()}
+	if isNil(store) {
+		errs = append(errs, errors.New("stampede: store is nil"))
+	} else {
+		g.encoded = store.Encoded() || o.CopyOnRead
+		g.typ = typeCheck(t, o.Codec, g.encoded)
+		if checker, ok := o.Codec.(interface{ Check(reflect.Type) error }); ok && g.encoded {
+			errs = append(errs, checker.Check(t))
+		}
+		if store.Encoded() && o.Copies.Entries > 0 {
+			g.copies = newCopies[T](o.Copies, o.CopyOnRead)
+			g.life.onClose(store.Drops(g.space, g.copies.drop))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		g.life.close()
+		return nil, err
+	}
+	g.events.name, g.events.obs = o.Name, o.Observer
+	g.early = newEarlyRefresh(o.Policy.Beta)
+	return g, nil
+}
+
+// isNil sees a nil pointer in an interface, too.
+func isNil(store Store) bool {
+	v := reflect.ValueOf(store)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Get returns the value for key. In this order:
+//
+//   - A fresh value in the store is returned.
+//   - A stale one (within Policy.StaleFor) is returned at once, and one caller in the fleet loads
+//     behind.
+//   - Otherwise the caller waits for the load: its own, or that of whoever was elected to load.
+//
+// load is run at most once at a time per key and pod, and, while the store answers, in the fleet. It
+// runs on a goroutine of its own with a ctx that has ctx's values but not its end; it must give up
+// when that ctx ends. All loaders of a key must agree: the value that one caller may see is given to
+// all. Values may be shared with other callers and are read-only; see Options.CopyOnRead.
+//
+// The error is that of load, untouched, or one of this package; that the store is in trouble is no
+// error. When ctx ends first, its error is returned. A value comes only with a nil error.
+func (g *Guard[T]) Get(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (T, error) {
+	r, err := g.get(ctx, key, loader[T]{plain: load})
+	return r.Value, err
+}
+
+// Fetch is Get for loaders that want to know or to say more, see [Load], and for callers that want
+// to know where the value is from.
+func (g *Guard[T]) Fetch(ctx context.Context, key string, load func(ctx context.Context, l *Load[T]) (T, error)) (Result[T], error) {
+	return g.get(ctx, key, loader[T]{full: load})
+}
+
+// Result is a value and where it is from.
+type Result[T any] struct {
+	Value T
+
+	From      Source
+	Freshness Freshness     // Fresh, Stale or OnlyIfError
+	FreshFor  time.Duration // still fresh for so long; negative: stale for so long
+	Age       time.Duration // since it was stored, by the policy under which it was
+	Shared    bool          // it is from a load that another caller, here or elsewhere, has started
+	Stored    bool          // it was in the store when this result was made
+}
+
+// Source says where a value is from.
+type Source uint8
+
+// Where a value is from.
+const (
+	FromStore Source = iota + 1 // read from the store
+	FromCopy                    // from this pod's memory, since the store did not answer
+	FromLoad                    // from a load that this pod has just done
+)
+
+// get is the read path. What happens to who cannot be served at once is in recompute.go.
+func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[T], error) {
+	if err := g.check(ctx, key, load); err != nil {
+		return Result[T]{}, err
+	}
+	q := ask[T]{wait: true}
+	for {
+		e, r, err := g.read(ctx, key, &q)
+		switch fr := e.Freshness(); {
+		case err != nil && over(ctx) != nil:
+			return Result[T]{}, over(ctx)
+		case err != nil: // the store is in trouble: a copy, or a load without asking it again
+			if r, ok := g.copied(ctx, key, load); ok {
+				return r, nil
+			}
+			q.trouble = true
+		case fr == Fresh:
+			g.events.emit(EventHit, key, 0, nil)
+			if g.early.due(&e) {
+				g.reload(ctx, key, load, ask[T]{reason: NearlyStale, seen: e.Stamp})
+			}
+			if e.NotFound {
+				return Result[T]{}, ErrNotFound
+			}
+			return r, nil
+		case fr == Stale:
+			g.events.emit(EventStale, key, 0, nil)
+			g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: e.Stamp})
+			return r, nil
+		default:
+			g.events.emit(EventMiss, key, 0, nil)
+			q.seen, q.trouble, q.alt = e.Stamp, false, nil
+			if fr == OnlyIfError {
+				q.reason, q.alt = WentStale, &r
+				if g.holds.backedOff(key, e.Stamp) {
+					return g.ifError(key, &q), nil
+				}
+			}
+		}
+		r, again, err := g.wait(ctx, key, load, q)
+		if !again {
+			return r, err
+		}
+		g.events.emit(EventAgain, key, 0, nil)
+	}
+}
+
+// read reads key within what is left of the caller's budget. An entry that cannot be used comes back
+// with its Fault set, and is a miss.
+func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Result[T], error) {
+	has, drops := g.copies.begin(key)
+	if q.left == 0 { // the first step of the call
+		q.left = g.opts.StoreBudget
+		if has {
+			q.left = g.opts.CopyBudget
+		}
+	}
+	begun := time.Now()
+	step := within(ctx, begun.Add(q.left))
+	e, err := g.store.Read(step, Key{g.space, key})
+	step.release()
+	if err != nil {
+		if over(ctx) == nil { // else it is the caller's own end that was met
+			g.events.emit(EventTrouble, key, 0, err)
+		}
+		return Entry{}, Result[T]{}, err
+	}
+	q.spend(begun)
+	r := g.open(key, &e)
+	if e.Freshness() != Dead {
+		g.copies.put(key, &e, r.Value, begun, drops)
+	}
+	return e, r, nil
+}
+
+// open makes a result of an entry. What cannot be used gets its Fault set, which makes it a miss.
+func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
+	if e.Stamp == (Stamp{}) && e.Fault == nil {
+		return r // nothing is stored
+	}
+	if e.Fault == nil && e.Type != g.typ {
+		e.Fault = errType
+		g.strangers.say(true, func() {
+			g.opts.Logger.Warn("stampede: entries of another type; do two guards have the same name?", "guard", g.opts.Name, "key", key)
+		})
+	}
+	if e.Fault == nil && !e.NotFound {
+		r.Value, e.Fault = g.value(e)
+	}
+	if e.Fault != nil {
+		g.events.emit(EventBadEntry, key, 0, e.Fault)
+		return Result[T]{}
+	}
+	r.From, r.Stored, r.Shared = FromStore, true, true
+	r.Freshness, r.FreshFor = e.Freshness(), e.FreshFor()
+	r.Age = max(e.TTL-r.FreshFor, 0)
+	return r
+}
+
+var errType = errors.New("stampede: entry of another type or codec")
+
+func (g *Guard[T]) value(e *Entry) (T, error) {
+	if g.encoded {
+		return decode[T](g.opts.Codec, e.Data)
+	}
+	v, ok := e.Value.(T)
+	if !ok && e.Value != nil { // a nil interface is a T, too, where T is one
+		return v, errType
+	}
+	return v, nil
+}
+
+// copied serves a copy because the store does not answer.
+func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Result[T], ok bool) {
+	c, reload, ok := g.copies.get(key)
+	if !ok {
+		return r, false
+	}
+	if g.opts.CopyOnRead {
+		v, err := decode[T](g.opts.Codec, c.data)
+		if err != nil {
+			return r, false
+		}
+		c.value = v
+	}
+	g.events.emit(EventCopy, key, 0, nil)
+	if reload {
+		g.reload(ctx, key, load, ask[T]{reason: WentStale, trouble: true})
+	}
+	return c.result(), true
+}
+
+// reload starts a load behind, unless one is under way or known to be somebody else's business.
+func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask[T]) {
+	if g.flights.Flying(key) || g.holds.active(key, q.seen) || g.life.closed() {
+		return
+	}
+	q.left = g.opts.StoreBudget
+	g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		return g.recompute(ctx, f, key, load, q)
+	})
+}
+
+// Peek returns what is stored for key, without loading anything. ok is false when there is nothing
+// that Get would serve at once; a remembered ErrNotFound is returned as that error.
+func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, err error) {
+	if err := g.checkKey(ctx, key); err != nil {
+		return r, false, err
+	}
+	e, r, err := g.read(ctx, key, &ask[T]{left: g.opts.StoreBudget})
+	switch {
+	case err != nil && over(ctx) != nil:
+		return Result[T]{}, false, over(ctx)
+	case err != nil:
+		return Result[T]{}, false, fmt.Errorf("stampede: peek %q: %w", key, err)
+	case e.Freshness() < Stale:
+		return Result[T]{}, false, nil
+	case e.NotFound:
+		return Result[T]{}, false, ErrNotFound
+	}
+	return r, true, nil
+}
+
+// Set stores v under key, with the guard's policy. Loads under way will not overwrite it. After a nil
+// error no later Get returns what was there before; an error that is ErrOutcomeUnknown says that v may
+// have been stored, or still will be.
+func (g *Guard[T]) Set(ctx context.Context, key string, v T) error {
+	if err := g.checkKey(ctx, key); err != nil {
+		return err
+	}
+	p := &g.opts.Policy
+	e := Entry{Type: g.typ, TTL: g.jittered(p.TTL), StaleFor: p.StaleFor, StaleIfError: p.StaleIfError}
+	if err := g.fill(&e, v); err != nil {
+		return err
+	}
+	step, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	defer g.forget(key)
+	return g.wrote(ctx, "set", key, g.store.Set(step, Key{g.space, key}, e))
+}
+
+// Delete removes what is stored under keys, fleet-wide. Loads under way will not bring it back. After
+// a nil error no later Get returns what was there before. After an error it may: repeat the Delete, or
+// wait until TTL and the stale windows have passed.
+func (g *Guard[T]) Delete(ctx context.Context, keys ...string) error {
+	return g.change(ctx, "delete", keys, g.storeDelete)
+}
+
+// Expire makes what is stored under keys stale, fleet-wide: it is served for StaleFor from now on while
+// one caller loads, which happens at the next Get. Loads under way will not overwrite it. What has no
+// stale window is deleted. Errors as for Delete.
+func (g *Guard[T]) Expire(ctx context.Context, keys ...string) error {
+	return g.change(ctx, "expire", keys, g.storeExpire)
+}
+
+func (g *Guard[T]) storeDelete(ctx context.Context, keys ...Key) error {
+	return g.store.Delete(ctx, keys...)
+}
+func (g *Guard[T]) storeExpire(ctx context.Context, keys ...Key) error {
+	return g.store.Expire(ctx, keys...)
+}
+
+func (g *Guard[T]) change(ctx context.Context, what string, keys []string, do func(context.Context, ...Key) error) error {
+	full := make([]Key, len(keys))
+	for i, key := range keys {
+		if err := g.checkKey(ctx, key); err != nil {
+			return err
+		}
+		full[i] = Key{g.space, key}
+	}
+	if len(keys) == 0 {
+		return g.checkKey(ctx, "-")
+	}
+	step, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	defer g.forget(keys...)
+	return g.wrote(ctx, what, keys[0], do(step, full...))
+}
+
+// forget drops what this pod remembers of keys.
+func (g *Guard[T]) forget(keys ...string) {
+	for _, key := range keys {
+		g.holds.drop(key)
+		g.copies.drop(key)
+	}
+}
+
+// wrote wraps an error of a write. That the caller's ctx ended is told along with what the store met.
+func (g *Guard[T]) wrote(ctx context.Context, what, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	g.events.emit(EventTrouble, key, 0, err)
+	return fmt.Errorf("stampede: %s %q: %w", what, key, errors.Join(err, ctx.Err()))
+}
+
+// writeTimeout bounds Set, Delete and Expire, which have no fallback, and the steps that nobody waits for.
+const writeTimeout = time.Second
+
+// Refresh starts a load of key behind, even if what is stored is fresh, and does not wait for it. In
+// the fleet one pod loads; it does nothing when a load is under way.
+func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx context.Context) (T, error)) error {
+	l := loader[T]{plain: load}
+	if err := g.check(ctx, key, l); err != nil {
+		return err
+	}
+	if g.life.closed() {
+		return ErrClosed
+	}
+	g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
+		e, _, err := g.read(context.WithoutCancel(ctx), key, &q)
+		if err != nil {
+			return outcome[T]{kind: lookAgain}
+		}
+		q.seen = e.Stamp
+		return g.recompute(ctx, f, key, l, q)
+	})
+	return nil
+}
+
+// Stats returns the counts since the guard was made.
+func (g *Guard[T]) Stats() Stats {
+	if g == nil {
+		return Stats{}
+	}
+	s := g.events.stats()
+	s.Loading, s.Abandoned = int(g.life.loading.Load()), int(g.life.abandoned.Load())
+	return s
+}
+
+// Close ends loading. Loads under way may end until ctx does, then they are cancelled. What can be
+// served without a load still is, so that requests can drain; other callers get ErrClosed. The store
+// stays open. Close returns nil if all loads ended in time, else ctx's error.
+func (g *Guard[T]) Close(ctx context.Context) error {
+	if g == nil || g.store == nil {
+		return ErrNoGuard
+	}
+	return g.life.shutdown(ctx)
+}
+
+func (g *Guard[T]) checkKey(ctx context.Context, key string) error {
+	switch {
+	case g == nil || g.store == nil:
+		return ErrNoGuard
+	case key == "":
+		return ErrBadKey
+	}
+	return ctx.Err()
+}
+
+func (g *Guard[T]) check(ctx context.Context, key string, load loader[T]) error {
+	if err := g.checkKey(ctx, key); err != nil {
+		return err
+	}
+	if load.isNil() {
+		return ErrNilLoader
+	}
+	return nil
+}
+
+// quiet logs changes of a state, not each time that it is seen.
+type quiet struct{ bad atomic.Bool }
+
+func (q *quiet) say(bad bool, log func()) {
+	if q.bad.Load() != bad && q.bad.Swap(bad) != bad {
+		log()
+	}
+}

@@ -1,0 +1,228 @@
+package stampede
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Policy says how long entries live. In each field zero means the default and a negative value means
+// off. The windows are added to TTL: with TTL 1 m, StaleFor 5 m and StaleIfError 10 m an entry is
+// fresh for one minute, served stale for five more, and kept for ten more for when loads fail.
+type Policy struct {
+	// TTL is how long an entry is fresh. Default 1 m; it cannot be off. The smallest is 1 ms.
+	TTL time.Duration
+	// StaleFor is how long after TTL an entry is still served at once, while one caller in the fleet
+	// loads behind. Default TTL. Off: callers wait for the load as soon as TTL has passed.
+	StaleFor time.Duration
+	// StaleIfError is how long after TTL an entry is kept for callers whose load fails or takes longer
+	// than Options.SoftTimeout. Within StaleFor nobody waits, so it has an effect only where it is
+	// longer. Default 10 m, or StaleFor if that is longer.
+	StaleIfError time.Duration
+	// NotFoundTTL is how long ErrNotFound is remembered. It has no stale windows. Default 5 s.
+	NotFoundTTL time.Duration
+	// ErrorBackoff is how long after a failed load no pod that has something stale to serve starts
+	// another one. Who has nothing loads all the same. Default 1 s.
+	ErrorBackoff time.Duration
+	// Jitter shortens each TTL by a random share of up to this much, so that entries written together
+	// do not expire together. From 0 to 1; default 0.1.
+	Jitter float64
+	// Beta scales early refresh: shortly before TTL ends, a caller may start a load behind, with a
+	// probability that grows as the end comes near (XFetch, "Optimal Probabilistic Cache Stampede
+	// Prevention", Vattani, Chierichetti and Lowenstein, VLDB 2015). Above 1 earlier, below 1 later.
+	// Never before half of TTL. Default 1.
+	Beta float64
+}
+
+// WaitAction is what happens to callers who waited for another pod's load for WaitTimeout.
+type WaitAction uint8
+
+// What happens to callers who waited for WaitTimeout.
+const (
+	LoadAnyway WaitAction = iota // this pod loads by itself, once for all its callers; nothing is stored
+	FailWait                     // they get ErrWaitTimeout, or the value kept for StaleIfError
+)
+
+// Options configure a guard. All but Name may be left zero, which means the default.
+type Options struct {
+	// Name is the namespace of the keys in the store and the label in events. Guards of the same name
+	// share their entries. Required; any text without braces, '@', spaces and control characters.
+	Name string
+	// Version is part of the namespace. Change it when T changes in a way that old and new code must
+	// not read from each other. Characters as for Name. Default none.
+	Version string
+	// Policy says how long entries live.
+	Policy Policy
+
+	// LoadTimeout ends a load: the loader's ctx ends, callers get ErrLoadTimeout, the lease is given
+	// back. A loader that goes on all the same is abandoned. Default 30 s; it cannot be off.
+	LoadTimeout time.Duration
+	// SoftTimeout is how long callers who could be served within StaleIfError wait for the load.
+	// Default, and negative: until it ends.
+	SoftTimeout time.Duration
+	// WaitTimeout is how long callers wait for another pod's load, in all. Default LoadTimeout.
+	// Negative: not at all.
+	WaitTimeout time.Duration
+	// OnWaitTimeout is what happens then. Default LoadAnyway.
+	OnWaitTimeout WaitAction
+	// Lease is how long a pod that died keeps others from loading. A living pod renews it at a third
+	// of it for as long as the load takes. Default 1 s, smallest 10 ms.
+	Lease time.Duration
+	// MaxAbandoned bounds the loaders that go on after they were given up. While there are as many,
+	// nothing is loaded: stale values are served, other callers get ErrOverloaded. Default 64;
+	// negative: no bound.
+	MaxAbandoned int
+
+	// StoreBudget is how long the store may keep a caller of Get or Fetch waiting, over all steps of
+	// the call, before it is done without. Default 250 ms, smallest 1 ms.
+	StoreBudget time.Duration
+	// CopyBudget is the same for callers for whom there is a copy in memory. Default 25 ms, smallest
+	// 1 ms.
+	CopyBudget time.Duration
+	// Copies bounds the values that the pod keeps for when the store does not answer. They serve for
+	// nothing else. Stores that keep values as they are, like MemoryStore, need none.
+	Copies Copies
+
+	// Codec turns values into bytes. Default Msgpack.
+	Codec Codec
+	// CopyOnRead gives each caller a value of its own, decoded anew. Without it, callers of a pod may
+	// share one, which they must not change.
+	CopyOnRead bool
+	// MaxValueSize bounds the size of an encoded value, in bytes. A larger one is served but not
+	// stored. Default 8 MiB; negative: no bound.
+	MaxValueSize int
+
+	// Observer is told of what happens. Default none.
+	Observer Observer
+	// Logger gets what no caller can be told, on changes of state, not per request. Default
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Copies bounds the values kept for when the store does not answer.
+type Copies struct {
+	// Entries bounds their number. Default 10,000; negative: none are kept.
+	Entries int
+	// Bytes bounds the sum of their encoded sizes. Default 64 MiB; negative: no bound.
+	Bytes int64
+}
+
+// or returns d, or def if d is zero, or zero (off) if d is negative.
+func or[N int | int64 | float64 | time.Duration](d, def N) N {
+	switch {
+	case d == 0:
+		return def
+	case d < 0:
+		return 0
+	}
+	return d
+}
+
+// withDefaults returns a copy of p in which nothing is zero for "default" and zero means off.
+func (p Policy) withDefaults() Policy {
+	p.TTL = or(p.TTL, time.Minute)
+	p.StaleFor = or(p.StaleFor, p.TTL)
+	p.StaleIfError = or(p.StaleIfError, max(10*time.Minute, p.StaleFor))
+	p.NotFoundTTL = or(p.NotFoundTTL, 5*time.Second)
+	p.ErrorBackoff = or(p.ErrorBackoff, time.Second)
+	p.Jitter = or(p.Jitter, 0.1)
+	p.Beta = or(p.Beta, 1)
+	return p
+}
+
+func (p Policy) validate() error {
+	var errs []error
+	if p.TTL < 0 || p.TTL > 0 && p.TTL < time.Millisecond {
+		errs = append(errs, fmt.Errorf("stampede: Policy.TTL is %v; the smallest is 1ms", p.TTL))
+	}
+	if p.StaleFor > 0 && p.StaleIfError > 0 && p.StaleIfError < p.StaleFor {
+		errs = append(errs, fmt.Errorf("stampede: Policy.StaleIfError (%v) is shorter than StaleFor (%v), in which it has no effect; leave it zero or turn it off",
+			p.StaleIfError, p.StaleFor))
+	}
+	for _, w := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"TTL", p.TTL}, {"StaleFor", p.StaleFor}, {"StaleIfError", p.StaleIfError},
+		{"NotFoundTTL", p.NotFoundTTL}, {"ErrorBackoff", p.ErrorBackoff},
+	} {
+		if w.d > 0 && w.d < time.Millisecond {
+			errs = append(errs, fmt.Errorf("stampede: Policy.%s is %v; the smallest is 1ms", w.name, w.d))
+		}
+		if w.d > maxTTL {
+			errs = append(errs, fmt.Errorf("stampede: Policy.%s is %v; the longest is %v", w.name, w.d, maxTTL))
+		}
+	}
+	if !(p.Jitter <= 1) { // also NaN
+		errs = append(errs, fmt.Errorf("stampede: Policy.Jitter is %v; the largest is 1", p.Jitter))
+	}
+	if p.Beta != p.Beta || p.Beta > 1000 {
+		errs = append(errs, fmt.Errorf("stampede: Policy.Beta is %v; the largest is 1000", p.Beta))
+	}
+	return errors.Join(errs...)
+}
+
+// maxTTL keeps sums of durations, and milliseconds in a store's header, far from their limits.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+func (o Options) withDefaults() Options {
+	o.Policy = o.Policy.withDefaults()
+	o.LoadTimeout = or(o.LoadTimeout, 30*time.Second)
+	o.SoftTimeout = or(o.SoftTimeout, 0)
+	o.WaitTimeout = or(o.WaitTimeout, o.LoadTimeout)
+	o.Lease = or(o.Lease, time.Second)
+	o.MaxAbandoned = or(o.MaxAbandoned, 64)
+	o.StoreBudget = or(o.StoreBudget, 250*time.Millisecond)
+	o.CopyBudget = or(o.CopyBudget, 25*time.Millisecond)
+	o.Copies.Entries = or(o.Copies.Entries, 10_000)
+	o.Copies.Bytes = or(o.Copies.Bytes, 64<<20)
+	o.MaxValueSize = or(o.MaxValueSize, 8<<20)
+	if o.Codec == nil {
+		o.Codec = Msgpack
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	var errs []error
+	if o.Name == "" {
+		errs = append(errs, errors.New("stampede: Options.Name is empty; entries of different guards are told apart by it"))
+	}
+	for _, s := range []struct{ field, text string }{{"Name", o.Name}, {"Version", o.Version}} {
+		if i := strings.IndexFunc(s.text, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("{}@", r) }); i >= 0 {
+			errs = append(errs, fmt.Errorf("stampede: Options.%s %q holds %q", s.field, s.text, s.text[i:i+1]))
+		}
+	}
+	errs = append(errs, o.Policy.validate())
+	for _, d := range []struct {
+		name     string
+		d, least time.Duration
+	}{
+		{"LoadTimeout", o.LoadTimeout, time.Millisecond}, {"Lease", o.Lease, 10 * time.Millisecond},
+		{"StoreBudget", o.StoreBudget, time.Millisecond}, {"CopyBudget", o.CopyBudget, time.Millisecond},
+	} {
+		if d.d != 0 && d.d < d.least {
+			errs = append(errs, fmt.Errorf("stampede: Options.%s is %v; the smallest is %v", d.name, d.d, d.least))
+		}
+	}
+	if o.LoadTimeout > 0 && o.SoftTimeout > o.LoadTimeout {
+		errs = append(errs, fmt.Errorf("stampede: Options.SoftTimeout (%v) is longer than LoadTimeout (%v)", o.SoftTimeout, o.LoadTimeout))
+	}
+	if o.OnWaitTimeout > FailWait {
+		errs = append(errs, fmt.Errorf("stampede: Options.OnWaitTimeout is %d, which is none of its values", o.OnWaitTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// space is the namespace of the guard's keys.
+func (o *Options) space() string {
+	if o.Version == "" {
+		return o.Name
+	}
+	return o.Name + "@" + o.Version
+}

@@ -1,0 +1,199 @@
+package stampede
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// run is one run of a loader, on a goroutine of its own: a loader may hang for ever, panic, or end its
+// goroutine, and none of this may happen to who waits for it. The value is encoded there, too: a codec
+// is no better.
+type run[T any] struct {
+	about  *Load[T]
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	begun  time.Time
+	fate   atomic.Int32 // whoever changes it first decides
+
+	done     chan struct{} // closed at the end; what follows is written before
+	returned bool
+	v        T
+	err      error
+	took     time.Duration
+	said     settings
+	e        Entry // what to store, if there is something
+	bad      error // why it cannot be stored
+}
+
+const (
+	fateOpen int32 = iota
+	fateEnded
+	fateAbandoned
+)
+
+// start runs the loader. ok is false if too many loaders have been abandoned.
+func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T]) (r *run[T], ok bool) {
+	if m := g.opts.MaxAbandoned; m > 0 && g.life.abandoned.Load() >= int64(m) {
+		g.events.emit(EventOverloaded, about.key, 0, nil)
+		return nil, false
+	}
+	p := &g.opts.Policy
+	about.said = settings{ttl: g.jittered(p.TTL), staleFor: p.StaleFor, staleIfError: p.StaleIfError}
+	r = &run[T]{about: about, begun: time.Now(), done: make(chan struct{})}
+	// The loader keeps the caller's values, not its end: others may wait for it, and who comes next
+	// finds what it has loaded.
+	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, stop := context.WithTimeoutCause(ctx, g.opts.LoadTimeout, ErrLoadTimeout)
+	r.ctx = withLoading(ctx, g.space, about.key, r.done)
+	g.life.loading.Add(1)
+	g.events.emit(EventLoad, about.key, 0, nil)
+	go func() {
+		defer func() { // reached after a panic and after runtime.Goexit, too
+			if !r.returned {
+				r.err = ErrGoexit
+				if p := recover(); p != nil {
+					r.err = &PanicError{Value: p, Stack: debug.Stack()}
+				}
+			}
+			r.took = time.Since(r.begun)
+			r.cancel(nil)
+			stop()
+			close(r.done)
+			if !r.fate.CompareAndSwap(fateOpen, fateEnded) {
+				g.life.abandoned.Add(-1)
+				g.events.emit(EventAbandoned, about.key, r.took, r.err)
+			}
+		}()
+		r.v, r.err = load.call(r.ctx, about)
+		g.pack(r)
+		r.returned = true
+	}()
+	return r, true
+}
+
+// pack makes the entry that is to be stored, if there is one.
+func (g *Guard[T]) pack(r *run[T]) {
+	r.said = r.about.finish()
+	p := &g.opts.Policy
+	switch {
+	case r.err == nil:
+		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: r.said.ttl, StaleFor: r.said.staleFor, StaleIfError: r.said.staleIfError}
+		if !r.said.dontStore {
+			r.bad = g.fill(&r.e, r.v)
+		}
+	case errors.Is(r.err, ErrNotFound):
+		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: p.NotFoundTTL, NotFound: true}
+		r.said.dontStore = r.said.dontStore || p.NotFoundTTL == 0
+	}
+}
+
+// await waits for the end of a run. At LoadTimeout, or when the guard is closed, the loader is
+// abandoned: who ignores the end of its ctx is not waited for, only counted. When the lease is lost
+// the wait goes on, since the callers from before the load may have its value all the same.
+func (g *Guard[T]) await(r *run[T]) (ok bool) {
+	defer g.life.loading.Add(-1)
+	timeout := time.NewTimer(max(g.opts.LoadTimeout-time.Since(r.begun), 0))
+	defer timeout.Stop()
+	select {
+	case <-r.done:
+		return true
+	case <-timeout.C:
+	case <-g.life.quit:
+		r.cancel(ErrClosed)
+	}
+	g.life.abandoned.Add(1) // before the loader can count itself off
+	if !r.fate.CompareAndSwap(fateOpen, fateAbandoned) {
+		g.life.abandoned.Add(-1)
+		<-r.done
+		return true
+	}
+	r.cancel(ErrLoadTimeout)
+	r.about.finish()
+	return false
+}
+
+// result sorts out how a run ended: err is what callers get, unless ours says that it is of our making
+// (the lease was lost): then they must not.
+func (g *Guard[T]) result(r *run[T], key string) (ours bool, err error) {
+	cause := context.Cause(r.ctx)
+	var panicked *PanicError
+	switch err = r.err; {
+	case err == nil || errors.Is(err, ErrNotFound):
+		g.events.emit(EventLoaded, key, r.took, err)
+		return false, err
+	case errors.As(err, &panicked) || err == ErrGoexit:
+		g.events.emit(EventLoadPanicked, key, r.took, err)
+		return false, err
+	case !isContextErr(err):
+	case cause == ErrLeaseLost:
+		ours = true
+	case cause == ErrLoadTimeout || cause == ErrClosed:
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	g.events.emit(EventLoadFailed, key, r.took, err)
+	return ours, err
+}
+
+func isContextErr(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrLoadTimeout) || errors.Is(err, ErrClosed)
+}
+
+// fill adds the payload.
+func (g *Guard[T]) fill(e *Entry, v T) error {
+	if !g.encoded {
+		e.Value = v
+		return nil
+	}
+	data, err := encode(g.opts.Codec, v)
+	if err != nil {
+		return fmt.Errorf("stampede: encode: %w", err)
+	}
+	if m := g.opts.MaxValueSize; m > 0 && len(data) > m {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), m)
+	}
+	e.Data = data
+	return nil
+}
+
+// jittered shortens d by a random share of up to Policy.Jitter.
+func (g *Guard[T]) jittered(d time.Duration) time.Duration {
+	return max(d-time.Duration(rand.Float64()*g.opts.Policy.Jitter*float64(d)), time.Millisecond)
+}
+
+// link is a load that a ctx is part of.
+type link struct {
+	space, key string
+	done       <-chan struct{}
+	up         *link
+}
+
+type linkKey struct{}
+
+// withLoading marks ctx as that of a load, within those that ctx is part of already.
+func withLoading(ctx context.Context, space, key string, done <-chan struct{}) context.Context {
+	up, _ := ctx.Value(linkKey{}).(*link)
+	return context.WithValue(ctx, linkKey{}, &link{space, key, done, up})
+}
+
+// isLoading says whether ctx is part of a load of this key that goes on: to wait for it would be to
+// wait for oneself.
+func isLoading(ctx context.Context, space, key string) bool {
+	l, _ := ctx.Value(linkKey{}).(*link)
+	for ; l != nil; l = l.up {
+		if l.key != key || l.space != space {
+			continue
+		}
+		select {
+		case <-l.done:
+		default:
+			return true
+		}
+	}
+	return false
+}
