@@ -1,0 +1,60 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+)
+
+// Options configures a Store. The zero value and nil are good defaults.
+type Options struct {
+	// Timeout bounds each request to Redis, connecting included, whatever the deadline of the ctx that
+	// a method is called with; the nearer of the two holds. It should leave room for a few round trips,
+	// because a new connection needs four. Zero: 250 ms. Negative: New returns an error.
+	Timeout time.Duration
+
+	// MaxConns is how many requests other than reads may be under way at once, each on a connection of
+	// its own; others wait for their turn within their time. Reads need five connections more at most,
+	// the subscription one. In a cluster it counts for all nodes together. Zero: 10 per CPU
+	// (GOMAXPROCS), at least 16. Negative: New returns an error.
+	MaxConns int
+
+	// Logger receives changes of state and faults of the set-up, nothing per request. Nil:
+	// slog.Default().
+	Logger *slog.Logger
+
+	// OnState is called when Redis stops answering, with the error that showed it, and when it answers
+	// again. Calls come one at a time and in order, on a goroutine of the Store; Close waits for
+	// a call that is under way. Nil: nobody is told.
+	OnState func(up bool, cause error)
+}
+
+// DefaultTimeout is what Options.Timeout is when it is zero.
+const DefaultTimeout = 250 * time.Millisecond
+
+// withDefaults returns a copy of o with the defaults filled in.
+func (o *Options) withDefaults() (Options, error) {
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	var errs []error
+	if opt.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("redisstore: Options.Timeout is %v: it must not be negative", opt.Timeout))
+	}
+	if opt.MaxConns < 0 {
+		errs = append(errs, fmt.Errorf("redisstore: Options.MaxConns is %d: it must not be negative", opt.MaxConns))
+	}
+	if opt.Timeout == 0 {
+		opt.Timeout = DefaultTimeout
+	}
+	if opt.MaxConns == 0 {
+		opt.MaxConns = max(10*runtime.GOMAXPROCS(0), 16)
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	return opt, errors.Join(errs...)
+}

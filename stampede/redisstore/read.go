@@ -1,0 +1,117 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// Read implements [stampede.Store]. It is GET and PTTL in one round trip; a script would cost Redis
+// seven times as much.
+func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, error) {
+	if err := s.begin(ctx); err != nil {
+		return stampede.Entry{}, err
+	}
+	n, err := namesOf(key)
+	if err != nil {
+		return stampede.Entry{}, err
+	}
+	name := n.entry()
+	alone := s.readers.Add(1) == 1
+	defer s.readers.Add(-1)
+
+	if alone {
+		if got, ok, err := s.readAlone(ctx, name); ok {
+			if err != nil {
+				return stampede.Entry{}, wrap("read", key, err)
+			}
+			return got.entry(n.check), nil
+		}
+	}
+	got, err := s.readTogether(ctx, name)
+	if err != nil {
+		return stampede.Entry{}, wrap("read", key, err)
+	}
+	return got.entry(n.check), nil
+}
+
+// readAlone reads on the caller's goroutine. It declines, with ok false, when there is no connection at
+// hand, or so little time that giving up, which costs the connection, would be likely.
+func (s *Store) readAlone(ctx context.Context, name string) (got stored, ok bool, err error) {
+	l := s.lone
+	if l == nil {
+		return stored{}, false, nil
+	}
+	if !l.ready.Load() {
+		l.warm()
+		return stored{}, false, nil
+	}
+	now := time.Now()
+	deadline := now.Add(s.opt.Timeout)
+	if d, has := ctx.Deadline(); has && d.Before(deadline) {
+		if d.Sub(now) < s.opt.Timeout/2 {
+			return stored{}, false, nil
+		}
+		deadline = d
+	}
+	got, err = l.read(name, deadline)
+	if err != nil && !answered(err) && time.Now().Before(deadline) {
+		// The connection broke, or there was none: another one may serve. Nothing has been changed.
+		return stored{}, false, nil
+	}
+	s.breaker.report(name, err)
+	s.stats.reads.Add(1)
+	return got, true, err
+}
+
+// readTogether joins the reads of others that were not sent yet, and waits no longer than ctx allows.
+func (s *Store) readTogether(ctx context.Context, name string) (stored, error) {
+	x, i := s.batcher.join(name, s.spawn)
+	var late <-chan time.Time
+	if d, ok := ctx.Deadline(); ok && ctx.Done() == nil {
+		t := time.NewTimer(time.Until(d))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-x.done:
+		if x.err != nil {
+			return stored{}, x.err
+		}
+		return x.out[i].stored, x.out[i].err
+	case <-ctx.Done():
+		return stored{}, s.ended(ctx)
+	case <-late:
+		return stored{}, context.DeadlineExceeded
+	}
+}
+
+// sendBatch asks for all keys of x in one pipeline.
+func (s *Store) sendBatch(x *batch) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
+	defer cancel()
+	pipe := s.rdb.Pipeline()
+	gets := make([]*redis.StringCmd, len(x.keys))
+	pttls := make([]*redis.DurationCmd, len(x.keys))
+	for i, key := range x.keys {
+		gets[i], pttls[i] = pipe.Get(ctx, key), pipe.PTTL(ctx, key)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	out := make([]result, len(x.keys))
+	var failed error
+	failing := 0
+	for i := range out {
+		out[i].stored, out[i].err = storedFrom(gets[i], pttls[i])
+		if down(out[i].err) {
+			failed, failing = out[i].err, i
+		}
+	}
+	x.out = out
+	s.breaker.report(x.keys[failing], failed)
+	s.stats.reads.Add(1)
+	s.stats.shared.Add(uint64(len(x.keys)))
+	x.end(nil)
+}

@@ -1,0 +1,40 @@
+-- elect: asks for the lease of a key, after another look at its entry.
+-- KEYS    1 entry  2 lease
+-- ARGV    1 token (16 bytes)  2 length of the lease, ms  3 stamp of the entry that the caller saw, or ''
+--         4 check of the key (8 bytes)
+-- Returns {role, PTTL of the entry, the entry or null, ...} with role
+--         1 fresh: the entry is fresh and another than the caller saw
+--         2 leader, then the lease's stamp
+--         3 back-off, 4 pass, 5 follower, then the stamp in the lease's place, its PTTL, and for pass
+--           '1' if the value may not be shared
+-- Redis   6.2. Run again with the same token while the lease lasts, it answers leader with the same
+--         stamp; after the lease has ended it grants another one, with another nonce.
+local v = redis.pcall('GET', KEYS[1])
+if type(v) ~= 'string' then v = false end
+local left = -2
+if v then
+  left = redis.call('PTTL', KEYS[1])
+  if usable(v, ARGV[4]) and stamp(v) ~= ARGV[3] and not expired(v) and left > window(v) then
+    return {1, left, v}
+  end
+end
+
+local l = redis.pcall('GET', KEYS[2])
+if type(l) == 'string' and #l >= 33 then
+  local ends = redis.call('PTTL', KEYS[2])
+  -- What would never end (PERSIST) is not a lease.
+  if ends >= 0 then
+    local kind = string.sub(l, 1, 1)
+    if kind == 'L' and string.sub(l, 2, 17) == ARGV[1] then return {2, left, v, string.sub(l, 2, 33)} end
+    if kind == 'F' then return {3, left, v, string.sub(l, 2, 33), ends} end
+    if kind == 'P' then return {4, left, v, string.sub(l, 2, 33), ends, string.sub(l, 34, 34)} end
+    if kind == 'L' then return {5, left, v, string.sub(l, 2, 33), ends} end
+  end
+end
+
+-- The nonce makes each grant another one, even for the same token: a copy of this command that arrives
+-- after a Delete cannot bring back the right to commit what was loaded before it.
+local now = redis.call('TIME')
+local granted = ARGV[1] .. string.format('%010d%06d', tonumber(now[1]), tonumber(now[2]))
+redis.call('SET', KEYS[2], 'L' .. granted, 'PX', ARGV[2])
+return {2, left, v, granted}

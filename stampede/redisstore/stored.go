@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/internal/entry"
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// stored is what Redis answered for an entry: its bytes, nil when there are none, and its PTTL.
+type stored struct {
+	data  []byte
+	left  time.Duration // -1 and -2 as Redis means them
+	alien bool          // there is something, but no string
+}
+
+var errAlien = errors.New("redisstore: unusable entry: it is no string")
+
+// storedFrom reads the answers of GET and PTTL. GET goes first: should an entry be written between the
+// two, the older one is seen with the newer one's time. The other way round the newer one would seem
+// stale, and be loaded once more.
+func storedFrom(get *redis.StringCmd, pttl *redis.DurationCmd) (stored, error) {
+	if err := get.Err(); err != nil {
+		switch {
+		case errors.Is(err, redis.Nil):
+			return stored{}, nil
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+			return stored{alien: true}, nil
+		}
+		return stored{}, err
+	}
+	if err := pttl.Err(); err != nil {
+		return stored{}, err
+	}
+	data, _ := get.Bytes() // go-redis does not copy
+	if data == nil {
+		data = []byte{}
+	}
+	return stored{data: data, left: pttl.Val()}, nil
+}
+
+// entry makes of it what the Store returns.
+func (s stored) entry(check uint64) stampede.Entry {
+	if s.alien {
+		return stampede.Entry{Fault: errAlien}
+	}
+	if s.data == nil {
+		return stampede.Entry{}
+	}
+	e := entry.Decode(s.data, check)
+	switch {
+	case s.left == -1:
+		// Somebody made it live for ever (PERSIST). It counts as past its TTL, so that it is rewritten.
+		e.Left = e.Window()
+	case s.left < 0:
+		e.Left = 0
+	default:
+		e.Left = s.left
+	}
+	return e
+}
+
+// storedReply reads an entry and its PTTL, in milliseconds, from the answer of a script.
+func storedReply(left, data any) (stored, error) {
+	ms, ok := left.(int64)
+	if !ok {
+		return stored{}, fmt.Errorf("redisstore: script answered %T for a PTTL", left)
+	}
+	s := stored{left: time.Duration(ms)}
+	if ms >= 0 {
+		s.left *= time.Millisecond
+	}
+	switch v := data.(type) {
+	case nil:
+	case string:
+		s.data = []byte(v)
+	default:
+		return stored{}, fmt.Errorf("redisstore: script answered %T for an entry", data)
+	}
+	return s, nil
+}

@@ -1,0 +1,149 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// idleFor is how long the subscription's connection may be silent before it is asked for a sign of
+	// life; after as long again it is given up.
+	idleFor = time.Second
+	// perCommand is how many channels a SUBSCRIBE names at most.
+	perCommand = 256
+
+	firstPause  = 20 * time.Millisecond
+	longestWait = 250 * time.Millisecond
+	// refusedWait is the pause after Redis answered with an error: no right to subscribe, most likely.
+	refusedWait = 5 * time.Second
+)
+
+// run keeps a connection for subscriptions, from the first join until the Store is closed.
+func (h *hub) run() {
+	ctx := h.store.ctx
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := h.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		h.store.stats.reconnects.Add(1)
+		h.lost()
+		h.store.notice(err)
+		if time.Since(began) > idleFor {
+			pause = firstPause
+		}
+		wait := pause
+		if answered(err) {
+			wait = refusedWait
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.again:
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+		pause = min(2*pause, longestWait)
+	}
+}
+
+// session subscribes on one connection and receives until that is lost. go-redis would replace a lost
+// connection without a word; what was published meanwhile would be missed unseen. So the first error ends
+// the session, and the next one begins with a new PubSub.
+func (h *hub) session(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ps := h.store.rdb.Subscribe(ctx)
+	fail := func(err error) {
+		cancel(err)
+		_ = ps.Close() // wakes the receiver
+	}
+	pings := make(chan struct{}, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fail(h.receive(ctx, ps, pings))
+	}()
+	fail(h.control(ctx, ps, pings))
+	<-done
+	return context.Cause(ctx)
+}
+
+// control brings the subscriptions in line with what is wanted.
+func (h *hub) control(ctx context.Context, ps *redis.PubSub, pings <-chan struct{}) error {
+	for {
+		subscribe, unsubscribe := h.changes()
+		for some := range chunks(unsubscribe) {
+			if err := ps.Unsubscribe(ctx, some...); err != nil {
+				return err
+			}
+		}
+		for some := range chunks(subscribe) {
+			if err := ps.Subscribe(ctx, some...); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-h.wake:
+		case <-pings:
+			if err := ps.Ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// chunks cuts channels into pieces for one command each.
+func chunks(channels []string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		for len(channels) > 0 {
+			n := min(len(channels), perCommand)
+			if !yield(channels[:n]) {
+				return
+			}
+			channels = channels[n:]
+		}
+	}
+}
+
+var errSilent = errors.New("redisstore: the subscription's connection is dead")
+
+// receive passes on what comes, and asks for a ping when nothing does.
+func (h *hub) receive(ctx context.Context, ps *redis.PubSub, pings chan<- struct{}) error {
+	asked := false
+	for {
+		got, err := ps.ReceiveTimeout(ctx, idleFor)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			var timeout net.Error
+			if !errors.As(err, &timeout) || !timeout.Timeout() || unsent(err) {
+				return err
+			}
+			if asked {
+				return errSilent
+			}
+			asked = true
+			select {
+			case pings <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		asked = false
+		switch m := got.(type) {
+		case *redis.Subscription:
+			h.confirmed(m.Channel)
+		case *redis.Message:
+			h.published(m.Channel, m.Payload)
+		}
+	}
+}
