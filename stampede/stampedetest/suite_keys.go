@@ -60,6 +60,7 @@ var keyTests = []storeTest{
 			{Space: c.space, Key: "k"},
 			{Space: c.space + "k", Key: "k"},
 			{Space: c.space + ":k", Key: "k"},
+			{Space: c.space, Key: "kk"},
 			{Space: c.space, Key: "k:k"},
 			{Space: c.space, Key: "v:k"},
 			{Space: c.space + ":v", Key: "k"},
