@@ -150,7 +150,8 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			g.events.emit(EventMiss, key, 0, nil)
 			q.seen, q.trouble, q.alt = e.Stamp, false, nil
 			if fr == OnlyIfError {
-				q.reason, q.alt = WentStale, &r
+				alt := r // a copy, so that r stays off the heap
+				q.reason, q.alt = WentStale, &alt
 				if g.holds.backedOff(key, e.Stamp) {
 					return g.ifError(key, &q), nil
 				}
