@@ -2,6 +2,7 @@ package faultproxy_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestFramesAreCutWhereTheyEnd(t *testing.T) {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
 	}
-	if _, err := faultproxy.ReadFrame(r); err != io.EOF {
+	if _, err := faultproxy.ReadFrame(r); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v at the end", err)
 	}
 }

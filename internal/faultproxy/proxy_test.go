@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -111,28 +112,29 @@ func eventuallyGets(t *testing.T, direct *peer, n string) {
 
 func TestProxyIsTransparentToAClient(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
-		s := shared.Server(t)
-		proxy := redistest.Proxy(t, s.Addr())
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), Protocol: protocol})
-		defer client.Close()
-		ctx := t.Context()
+		t.Run(fmt.Sprintf("resp%d", protocol), func(t *testing.T) {
+			proxy := redistest.Proxy(t, shared.Server(t).Addr())
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), Protocol: protocol})
+			defer client.Close()
+			ctx := t.Context()
 
-		big := strings.Repeat("x\r\n", 100_000)
-		must(t, client.HSet(ctx, "h", "a", big, "b", "").Err())
-		if got, err := client.HGetAll(ctx, "h").Result(); err != nil || got["a"] != big || len(got) != 2 {
-			t.Errorf("protocol %d: %d fields, %v", protocol, len(got), err)
-		}
-		if _, err := client.Get(ctx, "none").Result(); !errors.Is(err, redis.Nil) {
-			t.Errorf("protocol %d: %v", protocol, err)
-		}
-		sub := client.Subscribe(ctx, "c")
-		defer sub.Close()
-		_, err := sub.Receive(ctx)
-		must(t, err)
-		must(t, client.Publish(ctx, "c", "hello").Err())
-		if m, err := sub.ReceiveMessage(ctx); err != nil || m.Payload != "hello" {
-			t.Errorf("protocol %d: %v, %v", protocol, m, err)
-		}
+			big := strings.Repeat("x\r\n", 100_000)
+			must(t, client.HSet(ctx, "h", "a", big, "b", "").Err())
+			if got, err := client.HGetAll(ctx, "h").Result(); err != nil || got["a"] != big || len(got) != 2 {
+				t.Errorf("%d fields, %v", len(got), err)
+			}
+			if _, err := client.Get(ctx, "none").Result(); !errors.Is(err, redis.Nil) {
+				t.Errorf("got %v", err)
+			}
+			sub := client.Subscribe(ctx, "c")
+			defer sub.Close()
+			_, err := sub.Receive(ctx)
+			must(t, err)
+			must(t, client.Publish(ctx, "c", "hello").Err())
+			if m, err := sub.ReceiveMessage(ctx); err != nil || m.Payload != "hello" {
+				t.Errorf("%v, %v", m, err)
+			}
+		})
 	}
 }
 

@@ -17,7 +17,7 @@ func TestFreePortCanBeListenedOnAndSoCanItsBusPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		t.Cleanup(func() { l.Close() })
 	}
 	if port+loopback.BusOffset >= 1<<15 {
 		t.Errorf("port %d is too high", port)
@@ -31,7 +31,7 @@ func TestListenGivesDifferentPortsOnLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		t.Cleanup(func() { l.Close() })
 		host, port, err := net.SplitHostPort(l.Addr().String())
 		if err != nil || host != "127.0.0.1" || seen[port] {
 			t.Fatalf("address %v, %v; seen %v", l.Addr(), err, seen)

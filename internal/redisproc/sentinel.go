@@ -17,7 +17,7 @@ type SentinelOptions struct {
 	Options
 	// MasterName defaults to "herdgate".
 	MasterName string
-	// DownAfter is how long a server must be silent to count as down. Defaults to 500 ms.
+	// DownAfter is how long a server must be silent to count as down. Defaults to 500 ms. One sentinel takes 300 ms longer.
 	DownAfter time.Duration
 	// FailoverTimeout is what the sentinels are told as failover-timeout. Defaults to 2 s.
 	FailoverTimeout time.Duration
@@ -82,9 +82,7 @@ func (s *Sentinel) start() error {
 	if err := poll(ctx, "replicas", func(ctx context.Context) error { return s.followed(ctx, master) }); err != nil {
 		return err
 	}
-	sentinel := spec{Options: s.opts.Options, mode: []string{"--sentinel"}, config: s.config}
-	sentinel.Args = nil
-	if s.sentinels, err = startAll(sentinelCount, func(int) spec { return sentinel }); err != nil {
+	if s.sentinels, err = startAll(sentinelCount, s.sentinelSpec); err != nil {
 		return err
 	}
 	for _, w := range s.sentinels {
@@ -93,14 +91,30 @@ func (s *Sentinel) start() error {
 	return s.WaitUntilReady(ctx)
 }
 
+// sentinelSpec returns how to start sentinel i.
+func (s *Sentinel) sentinelSpec(i int) spec {
+	downAfter := s.opts.DownAfter
+	if i == 0 {
+		// Were three sentinels to notice at once, each might vote for itself, and they would have to wait before they vote again.
+		downAfter += 300 * time.Millisecond
+	}
+	sp := spec{
+		Options: s.opts.Options,
+		mode:    []string{"--sentinel"},
+		config:  func(port int) string { return s.config(port, downAfter) },
+	}
+	sp.Args = nil
+	return sp
+}
+
 // config returns a sentinel's configuration file.
-func (s *Sentinel) config(port int) string {
+func (s *Sentinel) config(port int, downAfter time.Duration) string {
 	name := s.opts.MasterName
 	return strings.Join([]string{
 		"sentinel announce-ip 127.0.0.1",
 		fmt.Sprintf("sentinel announce-port %d", port),
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, s.nodes[0].port, quorum),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", name, s.opts.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", name, downAfter.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s %d", name, s.opts.FailoverTimeout.Milliseconds()),
 		fmt.Sprintf("sentinel parallel-syncs %s %d", name, replicaCount),
 		"",
@@ -108,8 +122,10 @@ func (s *Sentinel) config(port int) string {
 }
 
 // hurry makes a sentinel gossip more often. Servers before 7.0 refuse, and then everything takes some seconds longer.
+//
+// PING-PERIOD is left alone: a replica is promoted only if its INFO, had every second, is younger than five such periods.
 func hurry(ctx context.Context, sentinel *Server) {
-	_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "200", "PUBLISH-PERIOD", "200", "PING-PERIOD", "100", "ASK-PERIOD", "100")
+	_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200", "ASK-PERIOD", "100")
 }
 
 // MasterName returns the name under which the sentinels know the master.

@@ -10,7 +10,7 @@ import (
 func TestClusterReplicaTakesOverALivingAndThenADeadMaster(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), failover)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*failover)
 	defer cancel()
 	const key = "{tag}k"
 	if slot, err := c.Slot(ctx, "foo"); err != nil || slot != 12182 {
