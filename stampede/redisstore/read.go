@@ -20,7 +20,7 @@ func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, err
 		return stampede.Entry{}, err
 	}
 	name := n.entry()
-	alone := s.readers.Add(1) == 1
+	alone := s.readers.Add(1) <= few && s.batcher.idle()
 	defer s.readers.Add(-1)
 
 	if alone {
@@ -46,13 +46,13 @@ func (s *Store) readAlone(ctx context.Context, name string) (got stored, ok bool
 		return stored{}, false, nil
 	}
 	if !l.ready.Load() {
-		l.warm()
+		l.warm(s.ctx, s.spawn)
 		return stored{}, false, nil
 	}
 	now := time.Now()
 	deadline := now.Add(s.opt.Timeout)
 	if d, has := ctx.Deadline(); has && d.Before(deadline) {
-		if d.Sub(now) < s.opt.Timeout/2 {
+		if d.Sub(now) < tooLittle {
 			return stored{}, false, nil
 		}
 		deadline = d
@@ -66,6 +66,10 @@ func (s *Store) readAlone(ctx context.Context, name string) (got stored, ok bool
 	s.stats.reads.Add(1)
 	return got, true, err
 }
+
+// tooLittle is the time with which a read is better made in company: see readAlone. It is well below the
+// budget of callers for whom there is a copy, 25 ms by default.
+const tooLittle = 10 * time.Millisecond
 
 // readTogether joins the reads of others that were not sent yet, and waits no longer than ctx allows.
 func (s *Store) readTogether(ctx context.Context, name string) (stored, error) {
