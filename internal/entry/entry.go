@@ -138,12 +138,9 @@ func putMillis(b []byte, d time.Duration) {
 	binary.BigEndian.PutUint32(b[2:], uint32(ms))
 }
 
-// millis reads what putMillis stored. What is longer than a time.Duration holds (292 years) is that.
+// millis reads what putMillis stored. What is longer than a time.Duration holds (292 years) is cut.
 func millis(b []byte) time.Duration {
+	const longest = (1<<63 - 1) / uint64(time.Millisecond)
 	ms := uint64(binary.BigEndian.Uint16(b))<<32 | uint64(binary.BigEndian.Uint32(b[2:]))
-	const longest = 1<<63 - 1
-	if ms > longest/uint64(time.Millisecond) {
-		return longest
-	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(min(ms, longest)) * time.Millisecond
 }
