@@ -57,3 +57,6 @@ func (r *recorder) Error(args ...any)                 { r.say(fmt.Sprint(args...
 func (r *recorder) Errorf(format string, args ...any) { r.say(fmt.Sprintf(format, args...)) }
 func (r *recorder) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
+
+// OnlySilence leaves out all tests but those of Silence.
+func OnlySilence() Option { return option(func(c *config) { c.only = silenceTests }) }

@@ -65,6 +65,7 @@ type config struct {
 	advance func(stampede.Store, time.Duration)
 	garbage func(testing.TB, stampede.Store, stampede.Key)
 	silence func(testing.TB, stampede.Store) func()
+	only    []storeTest // for the tests of the suite
 }
 
 func newConfig(opts []Option) *config {
@@ -85,6 +86,9 @@ type storeTest struct {
 }
 
 func storeTests(cfg *config) []storeTest {
+	if cfg.only != nil {
+		return cfg.only
+	}
 	tests := slices.Concat(readTests, electTests, commitTests, leaseTests, setTests, deleteTests,
 		expireTests, watchTests, keyTests, answerTests, raceTests)
 	if cfg.garbage != nil {
