@@ -52,15 +52,14 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 		}
 		if store.Encoded() && o.Copies.Entries > 0 {
 			g.copies = newCopies[T](o.Copies, o.CopyOnRead)
-			g.life.onClose(store.Drops(g.space, g.copies.drop))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		g.life.close()
 		return nil, err
 	}
 	g.events.name, g.events.obs = o.Name, o.Observer
 	g.early = newEarlyRefresh(o.Policy.Beta)
+	g.life.onClose(store.Drops(g.space, g.dropped))
 	return g, nil
 }
 
@@ -123,6 +122,14 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		return Result[T]{}, err
 	}
 	q := ask[T]{wait: true}
+	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
+		g.events.emit(EventMiss, key, 0, nil)
+		r, again, err := g.wait(ctx, &t, key, load, &q)
+		if !again {
+			return r, err
+		}
+		g.events.emit(EventAgain, key, 0, nil)
+	}
 	for {
 		e, r, err := g.read(ctx, key, &q)
 		switch fr := e.Freshness(); {
@@ -157,13 +164,23 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 				}
 			}
 		}
-		r, again, err := g.wait(ctx, key, load, q)
+		if isLoading(ctx, g.space, key) { // by itself: leave no flight behind
+			return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
+		}
+		t := g.flights.Join(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+			return g.recompute(ctx, f, key, load, q)
+		})
+		r, again, err := g.wait(ctx, &t, key, load, &q)
 		if !again {
 			return r, err
 		}
 		g.events.emit(EventAgain, key, 0, nil)
 	}
 }
+
+// lookEvery is how often the callers of a pod look for a key for which all there is to do is to wait:
+// between that, they just join those who wait. That there is something after all, a Set, is told.
+const lookEvery = 50 * time.Millisecond
 
 // read reads key within what is left of the caller's budget. An entry that cannot be used comes back
 // with its Fault set, and is a miss.
@@ -340,9 +357,15 @@ func (g *Guard[T]) change(ctx context.Context, what string, keys []string, do fu
 // forget drops what this pod remembers of keys.
 func (g *Guard[T]) forget(keys ...string) {
 	for _, key := range keys {
-		g.holds.drop(key)
-		g.copies.drop(key)
+		g.dropped(key)
 	}
+}
+
+// dropped is called when Delete, Set or Expire, on any pod, has changed key.
+func (g *Guard[T]) dropped(key string) {
+	g.holds.drop(key)
+	g.copies.drop(key)
+	g.flights.Look(key)
 }
 
 // wrote wraps an error of a write. That the caller's ctx ended is told along with what the store met.

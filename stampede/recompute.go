@@ -68,15 +68,12 @@ const (
 // everyone is a mark that all callers came before.
 const everyone = flight.Mark(math.MaxUint64)
 
-// wait joins the flight of key, or starts one, and returns what it brings to this caller.
-func (g *Guard[T]) wait(ctx context.Context, key string, load loader[T], q ask[T]) (r Result[T], again bool, err error) {
+// wait waits in a flight and returns what it brings to this caller.
+func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key string, load loader[T], q *ask[T]) (r Result[T], again bool, err error) {
+	defer t.Leave()
 	if isLoading(ctx, g.space, key) {
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, key)
 	}
-	t := g.flights.Join(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
-		return g.recompute(ctx, f, key, load, q)
-	})
-	defer t.Leave()
 	var soft <-chan time.Time
 	if q.alt != nil && g.opts.SoftTimeout > 0 {
 		timer := time.NewTimer(g.opts.SoftTimeout)
@@ -86,7 +83,7 @@ func (g *Guard[T]) wait(ctx context.Context, key string, load loader[T], q ask[T
 	for {
 		early, news := t.Early()
 		if early != nil && (early.kind != loadSelf || !t.Starter()) {
-			if r, again, err = g.take(ctx, &t, early, key, load, &q); !again {
+			if r, again, err = g.take(ctx, t, early, key, load, q); !again {
 				return r, false, err
 			}
 		}
@@ -94,10 +91,10 @@ func (g *Guard[T]) wait(ctx context.Context, key string, load loader[T], q ask[T
 		case <-ctx.Done():
 			return Result[T]{}, false, ctx.Err()
 		case <-soft:
-			return g.ifError(key, &q), false, nil
+			return g.ifError(key, q), false, nil
 		case <-news:
 		case done := <-t.Done():
-			return g.take(ctx, &t, landed[T](done), key, load, &q)
+			return g.take(ctx, t, landed[T](done), key, load, q)
 		}
 	}
 }
@@ -163,13 +160,16 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 		}
 	}()
 	for {
-		asked := f.Mark()
+		now, asked := time.Now(), f.Mark()
 		el, err := g.elect(ctx, key, &q, w.watch == nil)
 		if err != nil {
 			return g.withoutStore(ctx, f, key, load, &q)
 		}
 		r := g.open(key, &el.Entry)
 		fr := el.Entry.Freshness()
+		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
+			f.Looked(now) // others who come need not look: there is nothing but this load to wait for
+		}
 		switch {
 		case el.Role == RoleFresh && fr == Fresh:
 			return found(&el.Entry, r, asked)
@@ -379,10 +379,12 @@ func (g *Guard[T]) renew(ctx context.Context, k Key, lease Stamp, r *run[T]) (mo
 	case err != nil:
 		g.events.emit(EventTrouble, k.Key, 0, err)
 	case h == Taken:
+		g.flights.Look(k.Key)
 		g.events.emit(EventLeaseLost, k.Key, 0, ErrLeaseLost)
 		r.cancel(ErrLeaseLost)
 		return false
 	case h == Absent:
+		g.flights.Look(k.Key)
 		g.events.emit(EventLeaseGone, k.Key, 0, nil)
 		return false
 	default:
@@ -417,6 +419,7 @@ func (g *Guard[T]) givenUp(r *run[T], k Key, lease Stamp, e *Entry) outcome[T] {
 func (g *Guard[T]) loadAlone(ctx context.Context, f *flight.Flight[outcome[T]], key string, load loader[T], q *ask[T]) outcome[T] {
 	about := &Load[T]{key: key, reason: q.reason, release: func(time.Duration) { f.Tell(outcome[T]{kind: loadSelf}) }}
 	_, drops := g.copies.begin(key)
+	f.Looked(time.Time{}) // only who came before the load may have its value
 	began := f.Mark()
 	r, ok := g.start(ctx, load, about)
 	if !ok {

@@ -9,13 +9,16 @@ package flight
 
 import (
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 )
 
 // Group is a set of flights, at most one for a key at a time. The zero value is ready to use.
 type Group[R any] struct {
-	sf singleflight.Group
+	sf   singleflight.Group
+	open atomic.Int64 // flights that were looked for, about; to spare JoinLooked the lock
 
 	mu sync.Mutex // protects m and the fields of its flights that say so
 	m  map[string]*Flight[R]
@@ -29,6 +32,7 @@ type Flight[R any] struct {
 	g       *Group[R]
 	marks   Mark          // made so far; under g.mu
 	waiting int           // callers that joined and have not left; under g.mu
+	looked  time.Time     // when it was last seen that all there is to do is to wait; under g.mu
 	early   *R            // under g.mu
 	news    chan struct{} // closed when early changes; under g.mu
 }
@@ -54,8 +58,59 @@ func (g *Group[R]) Join(key string, run func(*Flight[R]) R) Ticket[R] {
 	} else {
 		done = g.sf.DoChan(key, nil) // one is under way for as long as f is in m
 	}
+	return f.join(starter, done)
+}
+
+// join is called with g.mu held.
+func (f *Flight[R]) join(starter bool, done <-chan singleflight.Result) Ticket[R] {
 	f.waiting++
 	return Ticket[R]{f: f, joined: f.marks, starter: starter, done: done}
+}
+
+// JoinLooked joins the flight of key if there is one of which it was seen, no longer than within ago,
+// that all there is to do is to wait.
+func (g *Group[R]) JoinLooked(key string, within time.Duration) (t Ticket[R], ok bool) {
+	if g.open.Load() == 0 {
+		return t, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.m[key]
+	if f == nil || f.looked.IsZero() || time.Since(f.looked) > within {
+		return t, false
+	}
+	return f.join(false, g.sf.DoChan(key, nil)), true
+}
+
+// Looked says that at the given time all there was to do for who wants key was to wait for its flight;
+// the zero time says that this is not known any more.
+func (f *Flight[R]) Looked(at time.Time) {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	f.look(at)
+}
+
+// look is called with g.mu held.
+func (f *Flight[R]) look(at time.Time) {
+	switch was := f.looked; {
+	case was.IsZero() && !at.IsZero():
+		f.g.open.Add(1)
+	case !was.IsZero() && at.IsZero():
+		f.g.open.Add(-1)
+	}
+	f.looked = at
+}
+
+// Look says that things have changed for key: who comes next has to look for itself.
+func (g *Group[R]) Look(key string) {
+	if g.open.Load() == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.m[key]; f != nil {
+		f.look(time.Time{})
+	}
 }
 
 // Start starts a flight that nobody waits for yet. It does nothing if one is under way.
@@ -89,6 +144,7 @@ func (g *Group[R]) start(key string, run func(*Flight[R]) R) (*Flight[R], <-chan
 		defer func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
+			f.look(time.Time{})
 			delete(g.m, key)
 			g.sf.Forget(key)
 		}()
