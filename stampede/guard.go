@@ -168,6 +168,10 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
 		}
 		t := g.flights.Join(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+			if !g.life.enter() {
+				return outcome[T]{kind: gotError, err: ErrClosed}
+			}
+			defer g.life.leave()
 			return g.recompute(ctx, f, key, load, q)
 		})
 		r, again, err := g.wait(ctx, &t, key, load, &q)
@@ -196,13 +200,13 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Resu
 	step := within(ctx, begun.Add(q.left))
 	e, err := g.store.Read(step, Key{g.space, key})
 	step.release()
+	q.spend(begun)
 	if err != nil {
 		if over(ctx) == nil { // else it is the caller's own end that was met
 			g.events.emit(EventTrouble, key, 0, err)
 		}
 		return Entry{}, Result[T]{}, err
 	}
-	q.spend(begun)
 	r := g.open(key, &e)
 	if e.Freshness() != Dead {
 		g.copies.put(key, &e, r.Value, begun, drops)
@@ -269,13 +273,27 @@ func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Re
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.
 func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask[T]) {
-	if g.flights.Flying(key) || g.holds.active(key, q.seen) || g.life.closed() {
+	if g.flights.Flying(key) || g.holds.active(key, q.seen) {
 		return
 	}
 	q.left = g.opts.StoreBudget
-	g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	_ = g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		return g.recompute(ctx, f, key, load, q)
 	})
+}
+
+// behind starts a flight that nobody waits for.
+func (g *Guard[T]) behind(key string, run func(*flight.Flight[outcome[T]]) outcome[T]) error {
+	if !g.life.enter() {
+		return ErrClosed
+	}
+	if !g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		defer g.life.leave()
+		return run(f)
+	}) {
+		g.life.leave()
+	}
+	return nil
 }
 
 // Peek returns what is stored for key, without loading anything. ok is false when there is nothing
@@ -387,10 +405,7 @@ func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx contex
 	if err := g.check(ctx, key, l); err != nil {
 		return err
 	}
-	if g.life.closed() {
-		return ErrClosed
-	}
-	g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	return g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
 		e, _, err := g.read(context.WithoutCancel(ctx), key, &q)
 		if err != nil {
@@ -399,7 +414,6 @@ func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx contex
 		q.seen = e.Stamp
 		return g.recompute(ctx, f, key, l, q)
 	})
-	return nil
 }
 
 // Stats returns the counts since the guard was made.

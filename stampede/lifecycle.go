@@ -48,12 +48,6 @@ func (l *lifecycle) leave() {
 	}
 }
 
-func (l *lifecycle) closed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
-}
-
 // onClose registers what Close stops.
 func (l *lifecycle) onClose(stop func()) {
 	l.mu.Lock()

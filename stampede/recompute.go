@@ -145,10 +145,6 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 			out = outcome[T]{kind: gotError, err: &PanicError{Value: p, Stack: debug.Stack()}}
 		}
 	}()
-	if !g.life.enter() {
-		return outcome[T]{kind: gotError, err: ErrClosed}
-	}
-	defer g.life.leave()
 	ctx = context.WithoutCancel(ctx)
 	if q.trouble {
 		return g.loadAlone(ctx, f, key, load, &q)
@@ -341,9 +337,6 @@ func (g *Guard[T]) commit(k Key, lease Stamp, e Entry, q *ask[T]) Verdict {
 		}
 		return err
 	}, k.Key)
-	if !q.wait {
-		return <-verdict
-	}
 	timer := time.NewTimer(q.left)
 	defer timer.Stop()
 	select {
