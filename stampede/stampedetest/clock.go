@@ -90,6 +90,19 @@ func (c *check) ages(k stampede.Key, since moment, d time.Duration, want stamped
 	}
 }
 
+// dies demands that the entry of k is dead from d after since on, and not before, and then gone.
+func (c *check) dies(k stampede.Key, since moment, d time.Duration) {
+	c.Helper()
+	c.ages(k, since, d, stampede.Dead)
+	// In the last part of its last millisecond, an entry is still there, with nothing left.
+	var e stampede.Entry
+	c.eventually("the entry is gone", func() bool {
+		e = c.read(k)
+		return e.Stamp == stampede.Stamp{}
+	})
+	c.zero(e)
+}
+
 // left demands that left is what remains of life, which began at since.
 func (c *check) left(left time.Duration, since moment, life time.Duration) {
 	c.Helper()

@@ -59,10 +59,7 @@ func ExampleFaulty_Script() {
 
 func ExampleLoads() {
 	ctx := context.Background()
-	products, err := stampede.New[string](new(stampede.MemoryStore), &stampede.Options{
-		Name:   "products",
-		Policy: stampede.Policy{ErrorBackoff: -1}, // try again at once
-	})
+	products, err := stampede.New[string](new(stampede.MemoryStore), &stampede.Options{Name: "products"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -72,14 +69,17 @@ func ExampleLoads() {
 	loads := &stampedetest.Loads[string]{
 		Value: func(key string, n int) string { return fmt.Sprintf("product %s, load %d", key, n) },
 	}
-	loads.Fail(1, errors.New("database is down"))
-	for range 3 {
+	for range 2 {
 		fmt.Println(products.Get(ctx, "42", loads.Loader("42")))
 	}
+	_ = products.Delete(ctx, "42")
+	loads.Fail(1, errors.New("the database is down"))
+	_, err = products.Get(ctx, "42", loads.Loader("42"))
+	fmt.Println(err)
 	fmt.Println("loads:", loads.Count("42"), "at a time:", loads.Most("42"))
 	// Output:
-	// database is down
-	// product 42, load 2 <nil>
-	// product 42, load 2 <nil>
+	// product 42, load 1 <nil>
+	// product 42, load 1 <nil>
+	// the database is down
 	// loads: 2 at a time: 1
 }

@@ -14,19 +14,22 @@ import (
 // the same one every time, since no two subtests use the same keys. What it opens it closes with
 // t.Cleanup.
 //
-// Without options time is real, and a run spends a few seconds waiting. A store whose clock can be
-// moved is tested faster, and more exactly, with [InBubble] or [Advance].
+// Without options time is real, and a run spends some seconds waiting, less with [Parallel]. A store
+// whose clock can be moved is tested faster, and more exactly, with [InBubble] or [Advance].
 func TestStore(t *testing.T, open func(t *testing.T) stampede.Store, opts ...Option) {
 	t.Helper()
 	cfg := newConfig(opts)
 	for _, test := range storeTests(cfg) {
 		t.Run(test.name, func(t *testing.T) {
 			body := func(t *testing.T) { test.run(newCheck(t, open(t), cfg)) }
-			if cfg.bubble {
+			switch {
+			case cfg.bubble:
 				synctest.Test(t, body)
-			} else {
-				body(t)
+				return
+			case cfg.parallel:
+				t.Parallel()
 			}
+			body(t)
 		})
 	}
 }
@@ -41,6 +44,10 @@ func (o option) apply(c *config) { o(c) }
 // InBubble runs each subtest, and open, in a bubble of testing/synctest. Everything that the store
 // does must be of the bubble: no goroutine and no connection from outside.
 func InBubble() Option { return option(func(c *config) { c.bubble = true }) }
+
+// Parallel runs the subtests in parallel, where time is real: most of a run is waiting. It is not for
+// stores that share what Advance or Silence act on.
+func Parallel() Option { return option(func(c *config) { c.parallel = true }) }
 
 // Advance tells how time passes for a store whose clock does not go by itself: fn lets d pass for
 // store. Together with InBubble it must also sleep for d if the store looks at the bubble's clock.
@@ -61,11 +68,12 @@ func Silence(fn func(t testing.TB, store stampede.Store) (restore func())) Optio
 }
 
 type config struct {
-	bubble  bool
-	advance func(stampede.Store, time.Duration)
-	garbage func(testing.TB, stampede.Store, stampede.Key)
-	silence func(testing.TB, stampede.Store) func()
-	only    []storeTest // for the tests of the suite
+	bubble   bool
+	parallel bool
+	advance  func(stampede.Store, time.Duration)
+	garbage  func(testing.TB, stampede.Store, stampede.Key)
+	silence  func(testing.TB, stampede.Store) func()
+	only     []storeTest // for the tests of the suite
 }
 
 func newConfig(opts []Option) *config {
@@ -74,7 +82,7 @@ func newConfig(opts []Option) *config {
 		o.apply(cfg)
 	}
 	if cfg.bubble && cfg.advance == nil {
-		cfg.advance = func(_ stampede.Store, d time.Duration) { time.Sleep(d) }
+		cfg.advance = func(_ stampede.Store, d time.Duration) { <-time.After(d) }
 	}
 	return cfg
 }

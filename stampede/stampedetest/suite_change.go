@@ -98,8 +98,7 @@ var expireTests = []storeTest{
 		c.expire(k)
 		c.left(c.read(k).Left, began, 2*short)
 		c.ages(k, began, short, stampede.OnlyIfError)
-		c.ages(k, began, 2*short, stampede.Dead)
-		c.none(k)
+		c.dies(k, began, 2*short)
 	}},
 	{"ExpireDoesNotLengthenALife", func(c *check) {
 		k := c.key("k")
@@ -112,7 +111,7 @@ var expireTests = []storeTest{
 		if e := c.holds(k, "payload"); e.Left > 2*short+jitter {
 			c.Errorf("%v are left of a life of %v, %v after it began", e.Left, 4*short, 2*short)
 		}
-		c.ages(k, began, 4*short, stampede.Dead)
+		c.dies(k, began, 4*short)
 	}},
 	{"ExpireWithoutStaleForLeavesTheEntryForErrors", func(c *check) {
 		k := c.key("k")

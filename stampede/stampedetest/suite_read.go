@@ -87,8 +87,7 @@ var readTests = []storeTest{
 		c.accept(k, c.lead(k), e)
 		c.ages(k, began, short, stampede.Stale)
 		c.ages(k, began, 2*short, stampede.OnlyIfError)
-		c.ages(k, began, 3*short, stampede.Dead)
-		c.none(k)
+		c.dies(k, began, 3*short)
 	}},
 	{"ReadKeepsAnEntryForTheLongerOfItsWindows", func(c *check) {
 		k := c.key("k")
@@ -97,8 +96,7 @@ var readTests = []storeTest{
 		began := c.now()
 		c.set(k, e)
 		c.ages(k, began, short, stampede.Stale)
-		c.ages(k, began, 3*short, stampede.Dead)
-		c.none(k)
+		c.dies(k, began, 3*short)
 	}},
 	{"ReadOfAnEntryWithoutWindowsEndsWithItsTTL", func(c *check) {
 		k := c.key("k")
@@ -106,8 +104,7 @@ var readTests = []storeTest{
 		e.TTL, e.StaleFor = short, 0
 		began := c.now()
 		c.set(k, e)
-		c.ages(k, began, short, stampede.Dead)
-		c.none(k)
+		c.dies(k, began, short)
 	}},
 	{"ReadDoesNotChangeWhatItReturnedBefore", func(c *check) {
 		k := c.key("k")

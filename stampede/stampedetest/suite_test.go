@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func openMemory(*testing.T) stampede.Store { return new(stampede.MemoryStore) }
 
 func TestMemoryStoreKeepsTheContract(t *testing.T) {
-	stampedetest.TestStore(t, openMemory)
+	stampedetest.TestStore(t, openMemory, stampedetest.Parallel())
 }
 
 func TestMemoryStoreKeepsTheContractInABubble(t *testing.T) {
