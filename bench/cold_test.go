@@ -27,7 +27,7 @@ func BenchmarkCold(b *testing.B) {
 		gets[i] = g.Getter(func(ctx context.Context, key string) ([]byte, error) {
 			if key != "warm" {
 				loads.Add(1)
-				time.Sleep(took)
+				time.Sleep(took) // real time: the load
 			}
 			return make([]byte, 1024), nil
 		})
