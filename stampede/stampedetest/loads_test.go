@@ -79,8 +79,8 @@ func TestLoadsFail(t *testing.T) {
 	l := stampedetest.Loads[int]{Value: func(_ string, n int) int { return n }}
 	l.Fail(2, errBroken)
 	for range 2 {
-		if _, err := l.Load(t.Context(), "k"); err != errBroken {
-			t.Errorf("Load: %v, want the error as it is", err)
+		if _, err := l.Load(t.Context(), "k"); !errors.Is(err, errBroken) {
+			t.Errorf("Load: %v, want the error it was told", err)
 		}
 	}
 	if v, err := l.Load(t.Context(), "k"); v != 3 || err != nil {
@@ -127,7 +127,7 @@ func TestLoadsHeedTheirContextUnlessDeaf(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(cause) })
 			began := time.Now()
-			if _, err := l.Load(ctx, "k"); err != cause || time.Since(began) != time.Second {
+			if _, err := l.Load(ctx, "k"); !errors.Is(err, cause) || time.Since(began) != time.Second {
 				t.Errorf("%+v: %v after %v", fate, err, time.Since(began))
 			}
 			if fate.Hang {
