@@ -29,7 +29,12 @@ type batcher struct {
 	flying  int        // goroutines that send
 	perSend int        // keys in a batch at most
 	size    float64    // of an entry, smoothed
+
+	busy atomic.Bool // flying > 0
 }
+
+// idle says whether no batch is under way.
+func (b *batcher) idle() bool { return !b.busy.Load() }
 
 // batch is a number of keys that are asked for together, and those who wait for them. A caller joins it
 // only before it is sent, so that what it answers was in Redis during the call.
@@ -100,6 +105,7 @@ func (b *batcher) hurry(x *batch, spawn func(func()) bool) {
 // fly starts a sender. The caller holds mu.
 func (b *batcher) fly(spawn func(func()) bool) {
 	b.flying++
+	b.busy.Store(true)
 	if spawn(b.run) {
 		return
 	}
@@ -116,6 +122,7 @@ func (b *batcher) run() {
 		b.mu.Lock()
 		if len(b.queue) == 0 {
 			b.flying--
+			b.busy.Store(b.flying > 0)
 			b.mu.Unlock()
 			return
 		}

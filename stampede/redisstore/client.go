@@ -131,7 +131,7 @@ func deriveCluster(from *redis.ClusterOptions, timeout time.Duration, maxConns i
 func (c *clients) close() error {
 	err := c.main.Close()
 	if c.lone != nil {
-		err = errors.Join(err, c.lone.close())
+		err = errors.Join(err, c.lone.rdb.Close())
 	}
 	return err
 }

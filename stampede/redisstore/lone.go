@@ -10,28 +10,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// loneClient reads on the caller's own goroutine, for a caller that is alone: handing the read to
-// another goroutine would cost half the throughput, a timer a tenth. Nothing watches over such a read,
-// so it must not wait for anything but the connection, which has a deadline. Therefore the client never
-// dials on the caller's time: its Dialer hands out a connection that was opened beforehand, or fails at
-// once, and the caller takes the other way.
+// few is how many callers may read at once on their own goroutines, as long as no batch is under way.
+// Two are still served faster side by side than together.
+const few = 2
+
+// loneClient reads on the caller's own goroutine, for callers that are alone or nearly so: handing the
+// read to another goroutine would cost half the throughput, a timer a tenth. Nothing watches over such
+// a read, so it must not wait for anything but the connection, which has a deadline. Therefore the client
+// never dials on the caller's time: its Dialer hands out a connection that was opened beforehand, or fails
+// at once, and the caller takes the other way.
 type loneClient struct {
 	rdb   *redis.Client
 	open  func(ctx context.Context) (net.Conn, error)
-	spare chan net.Conn // holds one opened connection at most
+	spare chan net.Conn // opened, not yet in use
 
 	ready   atomic.Bool // there is, or was lately, a connection to read on
 	opening atomic.Bool
-	closed  atomic.Bool
-	opened  chan struct{} // has an element while no opener runs
 }
 
 var errNoSpare = errors.New("redisstore: no connection at hand")
 
 func newLoneClient(o redis.Options) *loneClient {
 	dial := o.Dialer
-	l := &loneClient{spare: make(chan net.Conn, 1), opened: make(chan struct{}, 1)}
-	l.opened <- struct{}{}
+	l := &loneClient{spare: make(chan net.Conn, few)}
 	l.open = func(ctx context.Context) (net.Conn, error) { return dial(ctx, o.Network, o.Addr) }
 	o.Dialer = func(context.Context, string, string) (net.Conn, error) {
 		select {
@@ -43,31 +44,32 @@ func newLoneClient(o redis.Options) *loneClient {
 		}
 	}
 	o.MaxRetries = -1
-	o.MaxIdleConns = 1
+	o.MaxIdleConns = few
 	l.rdb = redis.NewClient(&o)
 	return l
 }
 
-// warm opens a connection in the background, if none is being opened.
-func (l *loneClient) warm() {
-	if l.closed.Load() || !l.opening.CompareAndSwap(false, true) {
+// warm opens connections in the background, if nobody does.
+func (l *loneClient) warm(ctx context.Context, spawn func(func()) bool) {
+	if !l.opening.CompareAndSwap(false, true) {
 		return
 	}
-	<-l.opened
-	go func() {
-		defer func() { l.opened <- struct{}{} }()
+	spawn(func() {
 		defer l.opening.Store(false)
-		conn, err := l.open(context.Background()) // bounded by the dialer
-		if err != nil {
-			return
+		for range few {
+			conn, err := l.open(ctx) // bounded by the dialer
+			if err != nil {
+				return
+			}
+			select {
+			case l.spare <- conn:
+				l.ready.Store(true)
+			default:
+				_ = conn.Close()
+				return
+			}
 		}
-		select {
-		case l.spare <- conn:
-			l.ready.Store(true)
-		default:
-			_ = conn.Close()
-		}
-	}()
+	})
 }
 
 // read asks for what is stored at key, by the deadline.
@@ -83,16 +85,16 @@ func (l *loneClient) read(key string, deadline time.Time) (stored, error) {
 	return s, err
 }
 
-// close waits for the opener.
-func (l *loneClient) close() error {
-	l.closed.Store(true)
-	<-l.opened
-	select {
-	case conn := <-l.spare:
-		_ = conn.Close()
-	default:
+// drain closes what was opened and not used. No opener may run any more.
+func (l *loneClient) drain() {
+	for {
+		select {
+		case conn := <-l.spare:
+			_ = conn.Close()
+		default:
+			return
+		}
 	}
-	return l.rdb.Close()
 }
 
 // deadlineCtx has a deadline and nothing else: go-redis sets it on the connection. It is never done, so

@@ -79,6 +79,9 @@ func (s *Store) Close() error {
 	s.cancel()
 	err := s.clients.close()
 	s.wg.Wait()
+	if s.lone != nil {
+		s.lone.drain()
+	}
 	return err
 }
 
