@@ -122,9 +122,10 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		return Result[T]{}, err
 	}
 	q := ask[T]{wait: true}
+	var came flight.Mark
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
 		g.events.emit(EventMiss, key, 0, nil)
-		r, again, err := g.wait(ctx, &t, key, load, &q)
+		r, again, err := g.wait(ctx, &t, key, load, &q, &came)
 		if !again {
 			return r, err
 		}
@@ -167,14 +168,8 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		if isLoading(ctx, g.space, key) { // by itself: leave no flight behind
 			return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
 		}
-		t := g.flights.Join(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
-			if !g.life.enter() {
-				return outcome[T]{kind: gotError, err: ErrClosed}
-			}
-			defer g.life.leave()
-			return g.recompute(ctx, f, key, load, q)
-		})
-		r, again, err := g.wait(ctx, &t, key, load, &q)
+		t := g.join(ctx, key, load, q)
+		r, again, err := g.wait(ctx, &t, key, load, &q, &came)
 		if !again {
 			return r, err
 		}

@@ -38,6 +38,7 @@ import (
 type ask[T any] struct {
 	wait    bool          // somebody waits for it
 	trouble bool          // the store did not answer: do not ask it again
+	unsure  bool          // nor the commit of the load that was waited for: its lease may still be there
 	left    time.Duration // of the call's budget for steps of the store
 	reason  Reason
 	seen    Stamp      // of the entry that is to be replaced
@@ -53,6 +54,7 @@ type outcome[T any] struct {
 	err     error       // failed: of the load; value: ErrNotFound or nil
 	before  flight.Mark // value: for those who came before it
 	private bool        // value: for the caller who started the flight
+	unsure  bool        // value: its commit was not answered
 }
 
 type outcomeKind uint8
@@ -68,11 +70,26 @@ const (
 // everyone is a mark that all callers came before.
 const everyone = flight.Mark(math.MaxUint64)
 
-// wait waits in a flight and returns what it brings to this caller.
-func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key string, load loader[T], q *ask[T]) (r Result[T], again bool, err error) {
+// join joins the flight of key, or starts one.
+func (g *Guard[T]) join(ctx context.Context, key string, load loader[T], q ask[T]) flight.Ticket[outcome[T]] {
+	return g.flights.Join(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		if !g.life.enter() {
+			return outcome[T]{kind: gotError, err: ErrClosed}
+		}
+		defer g.life.leave()
+		return g.recompute(ctx, f, key, load, q)
+	})
+}
+
+// wait waits in a flight and returns what it brings to this caller. came is when the caller joined its
+// first flight; zero: it is this one.
+func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key string, load loader[T], q *ask[T], came *flight.Mark) (r Result[T], again bool, err error) {
 	defer t.Leave()
 	if isLoading(ctx, g.space, key) {
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, key)
+	}
+	if *came == 0 {
+		*came = t.Joined()
 	}
 	var soft <-chan time.Time
 	if q.alt != nil && g.opts.SoftTimeout > 0 {
@@ -83,7 +100,7 @@ func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key s
 	for {
 		early, news := t.Early()
 		if early != nil && (early.kind != loadSelf || !t.Starter()) {
-			if r, again, err = g.take(ctx, t, early, key, load, q); !again {
+			if r, again, err = g.take(ctx, t.Starter(), *came, early, key, load, q); !again {
 				return r, false, err
 			}
 		}
@@ -94,25 +111,27 @@ func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key s
 			return g.ifError(key, q), false, nil
 		case <-news:
 		case done := <-t.Done():
-			return g.take(ctx, t, landed[T](done), key, load, q)
+			return g.take(ctx, t.Starter(), *came, landed[T](done), key, load, q)
 		}
 	}
 }
 
 func landed[T any](r singleflight.Result) *outcome[T] { return flight.Result[outcome[T]](r) }
 
-// take is the rule who may get which value.
-func (g *Guard[T]) take(ctx context.Context, t *flight.Ticket[outcome[T]], out *outcome[T], key string, load loader[T], q *ask[T]) (r Result[T], again bool, err error) {
+// take is the rule who may get which value. When a caller came counts from its first flight on: who goes
+// round again, and finds that somebody else has begun the next load already, has a part in that.
+func (g *Guard[T]) take(ctx context.Context, starter bool, came flight.Mark, out *outcome[T], key string, load loader[T], q *ask[T]) (r Result[T], again bool, err error) {
 	switch out.kind {
 	case gotValue:
-		if out.private && !t.Starter() {
+		if out.private && !starter {
 			return g.loadSelf(ctx, key, load, q)
 		}
-		if !t.Before(out.before) {
+		if came >= out.before {
+			q.unsure = out.unsure
 			return r, true, nil
 		}
 		r = out.result
-		if !t.Starter() && out.err == nil {
+		if !starter && out.err == nil {
 			r.Shared = true
 			g.events.emit(EventWaited, key, 0, nil)
 		}
@@ -146,7 +165,7 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 		}
 	}()
 	ctx = context.WithoutCancel(ctx)
-	if q.trouble {
+	if q.trouble || q.unsure {
 		return g.loadAlone(ctx, f, key, load, &q)
 	}
 	var w vigil
@@ -310,7 +329,10 @@ func (g *Guard[T]) lead(ctx context.Context, f *flight.Flight[outcome[T]], key s
 	case Accepted:
 		out.before, out.result.Stored = committing, true
 		g.copies.put(key, &e, r.v, r.begun, drops)
-	case Unknown, NotStored: // it serves this pod while the store is in trouble
+	case Unknown:
+		out.unsure = true
+		fallthrough
+	case NotStored: // it serves this pod while the store is in trouble
 		g.copies.put(key, &e, r.v, r.begun, drops)
 	}
 	return out
@@ -334,6 +356,9 @@ func (g *Guard[T]) commit(k Key, lease Stamp, e Entry, q *ask[T]) Verdict {
 			g.events.emit(EventRefused, k.Key, 0, nil)
 		default:
 			g.events.emit(EventNotStored, k.Key, 0, err)
+		}
+		if v == Unknown { // do not let others wait for the end of a lease that is of no more use
+			g.aside(func(ctx context.Context) error { return g.store.Release(ctx, k, lease, Pass{}) }, k.Key)
 		}
 		return err
 	}, k.Key)
@@ -455,9 +480,10 @@ func (g *Guard[T]) loadSelf(ctx context.Context, key string, load loader[T], q *
 		return Result[T]{}, false, ErrOverloaded
 	}
 	done := make(chan outcome[T], 1)
+	own := *q // so that the caller's stays off the heap
 	go func() {
 		defer g.life.leave()
-		done <- g.unleased(r, key, q, everyone, 0)
+		done <- g.unleased(r, key, &own, everyone, 0)
 	}()
 	select {
 	case out := <-done:

@@ -20,17 +20,17 @@ type Group[R any] struct {
 	sf   singleflight.Group
 	open atomic.Int64 // flights that were looked for, about; to spare JoinLooked the lock
 
-	mu sync.Mutex // protects m and the fields of its flights that say so
-	m  map[string]*Flight[R]
+	mu    sync.Mutex // protects what follows, and the fields of flights that say so
+	m     map[string]*Flight[R]
+	marks Mark // made so far, by all flights
 }
 
-// Mark is a moment in the life of a flight.
+// Mark is a moment in the life of a group, of one flight or another. It is never zero.
 type Mark uint64
 
 // Flight is what the callers of a key share.
 type Flight[R any] struct {
 	g       *Group[R]
-	marks   Mark          // made so far; under g.mu
 	waiting int           // callers that joined and have not left; under g.mu
 	looked  time.Time     // when it was last seen that all there is to do is to wait; under g.mu
 	early   *R            // under g.mu
@@ -64,7 +64,7 @@ func (g *Group[R]) Join(key string, run func(*Flight[R]) R) Ticket[R] {
 // join is called with g.mu held.
 func (f *Flight[R]) join(starter bool, done <-chan singleflight.Result) Ticket[R] {
 	f.waiting++
-	return Ticket[R]{f: f, joined: f.marks, starter: starter, done: done}
+	return Ticket[R]{f: f, joined: f.g.marks + 1, starter: starter, done: done}
 }
 
 // JoinLooked joins the flight of key if there is one of which it was seen, no longer than within ago,
@@ -158,8 +158,8 @@ func (g *Group[R]) start(key string, run func(*Flight[R]) R) (*Flight[R], <-chan
 func (f *Flight[R]) Mark() Mark {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
-	f.marks++
-	return f.marks
+	f.g.marks++
+	return f.g.marks + 1
 }
 
 // Waiting is the number of callers that wait.
@@ -200,8 +200,9 @@ func (t *Ticket[R]) Leave() {
 	t.f.waiting--
 }
 
-// Before says whether the caller came before the mark was made.
-func (t *Ticket[R]) Before(m Mark) bool { return t.joined < m }
+// Joined is when the caller joined: less than each mark that was made after that, and not less than
+// those from before. This holds for the marks of later flights, too.
+func (t *Ticket[R]) Joined() Mark { return t.joined }
 
 // Starter says whether the caller started the flight.
 func (t *Ticket[R]) Starter() bool { return t.starter }
