@@ -157,3 +157,19 @@ func TestLoadsRefuseToHangForEver(t *testing.T) {
 	}()
 	_, _ = l.Load(t.Context(), "k")
 }
+
+func TestLoadsFollowTheirScriptAfterWhatIsNext(t *testing.T) {
+	l := stampedetest.Loads[int]{Value: func(_ string, n int) int { return n }}
+	l.Next(stampedetest.Fate{})
+	l.Script(func(r stampedetest.Run) stampedetest.Fate {
+		if r.Key == "bad" && r.KeyN < 3 {
+			return stampedetest.Fate{Err: errBroken}
+		}
+		return stampedetest.Fate{}
+	})
+	for i, want := range []error{nil, errBroken, nil} {
+		if v, err := l.Load(t.Context(), "bad"); !errors.Is(err, want) || err == nil && v != i+1 {
+			t.Errorf("load %d: %d, %v; want %v", i+1, v, err, want)
+		}
+	}
+}
