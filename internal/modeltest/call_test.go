@@ -1,0 +1,199 @@
+package modeltest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// call is one call of a method of a guard.
+type call struct {
+	id     int
+	pod    *pod
+	key    *register
+	more   *register // of a Delete of two keys
+	what   method
+	ctx    context.Context
+	cancel context.CancelFunc
+	obeys  bool // its loader does what its ctx says
+	value  int  // of a Set
+
+	begun      int // step
+	begunAt    time.Duration
+	cancelled  bool
+	overAt     time.Duration // when its ctx ends
+	hasEnd     bool
+	returnedAt time.Duration
+	over       bool
+	leads      *grant        // that its flight has been answered with, and whose load has not begun
+	reading    int           // reads under way
+	reads      int           // begun
+	spent      time.Duration // on steps of the store that bear on the budget of the call
+	followed   bool
+
+	result   stampede.Result[int]
+	err      error
+	panicked any
+}
+
+type method uint8
+
+const (
+	doFetch method = iota
+	doGet
+	doGetter
+	doRefresh
+	doSet
+	doDelete
+	doExpire
+)
+
+var methodNames = [...]string{"Fetch", "Get", "Getter.Get", "Refresh", "Set", "Delete", "Expire"}
+
+func (m method) reads() bool { return m <= doGetter }
+
+type callKey struct{}
+
+// tagged is a ctx that knows its call, so that what is done on it can be told apart.
+type tagged struct {
+	context.Context
+	call *call
+}
+
+func (t tagged) Value(key any) any {
+	if key == (callKey{}) {
+		return t.call
+	}
+	return t.Context.Value(key)
+}
+
+// begin starts a call; deadline zero: its ctx has none.
+func (w *world) begin(p *pod, k *register, what method, deadline time.Duration) *call {
+	w.callSeq++
+	c := &call{id: w.callSeq, pod: p, key: k, what: what, begun: w.step, begunAt: w.now(), obeys: w.rng.IntN(2) == 0}
+	base := context.Context(tagged{context.Background(), c})
+	if deadline > 0 {
+		c.ctx, c.cancel = context.WithTimeout(base, deadline)
+		c.hasEnd, c.overAt = true, w.now()+deadline
+	} else {
+		c.ctx, c.cancel = context.WithCancel(base)
+	}
+	switch what {
+	case doSet:
+		k.source++
+		v := &value{n: len(w.values), key: k, src: k.source}
+		w.values = append(w.values, v)
+		c.value = v.n
+		w.note("pod %d: call %d: %s %s to value %d", p.n, c.id, methodNames[what], k.name, v.n)
+	case doDelete, doExpire:
+		k.source++
+		if len(w.keys) > 1 && w.rng.IntN(3) == 0 {
+			c.more = w.keys[(k.n+1)%len(w.keys)]
+			c.more.source++
+		}
+		fallthrough
+	default:
+		w.note("pod %d: call %d: %s %s", p.n, c.id, methodNames[what], k.name)
+	}
+	w.calls = append(w.calls, c)
+	go c.run()
+	return c
+}
+
+func (c *call) run() {
+	defer func() {
+		c.panicked = recover()
+		w := c.pod.w
+		c.returnedAt = w.now()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		c.over = true
+		w.inbox.returned = append(w.inbox.returned, c)
+	}()
+	g, key := c.pod.guard, c.key.name
+	keys := []string{key}
+	if c.more != nil {
+		keys = append(keys, c.more.name)
+	}
+	switch c.what {
+	case doFetch:
+		c.result, c.err = g.Fetch(c.ctx, key, c.load)
+	case doGet:
+		c.result.Value, c.err = g.Get(c.ctx, key, c.loader())
+	case doGetter:
+		c.result.Value, c.err = g.Getter(func(ctx context.Context, _ string) (int, error) { return c.load(ctx, nil) }).Get(c.ctx, key)
+	case doRefresh:
+		c.err = g.Refresh(c.ctx, key, c.loader())
+	case doSet:
+		c.err = g.Set(c.ctx, key, c.value)
+	case doDelete:
+		c.err = g.Delete(c.ctx, keys...)
+	case doExpire:
+		c.err = g.Expire(c.ctx, keys...)
+	}
+}
+
+// sent takes note of a command.
+func (w *world) sent(c *command) {
+	if c.orphan && c.op == opGhost {
+		return
+	}
+	w.note("pod %d: sends %v of %s for call %d", c.pod.n, c.op, c.keys[0].name, c.callID())
+	if c.call == nil {
+		return
+	}
+	switch c.op {
+	case opRead:
+		c.call.reading++
+		c.call.reads++
+		c.counted = true
+	case opElect:
+		// Later elections of a flight happen while its callers wait for a load anyway.
+		c.counted = !c.call.followed && c.call.reads == 1
+	}
+}
+
+func (c *command) callID() int {
+	if c.call == nil {
+		return 0
+	}
+	return c.call.id
+}
+
+// endStep takes note that a pod has its answer, or has given up.
+func (w *world) endStep(c *command) {
+	if c.call == nil {
+		return
+	}
+	if c.op == opRead {
+		c.call.reading--
+	}
+	if c.counted && slices.Contains(w.calls, c.call) {
+		c.call.spent += c.took
+	}
+}
+
+func (w *world) returned(c *call) {
+	w.calls = slices.DeleteFunc(w.calls, func(x *call) bool { return x == c })
+	c.cancel()
+	if c.pod.crashed {
+		return
+	}
+	if c.err != nil {
+		w.note("call %d returns error %v", c.id, fmt.Sprintf("%.80v", c.err))
+	} else {
+		w.note("call %d returns value %d, from %d, freshness %d", c.id, c.result.Value, int(c.result.From), int(c.result.Freshness))
+	}
+	if c.panicked != nil {
+		w.fail("call %d panicked: %v", c.id, c.panicked)
+		return
+	}
+	if c.what.reads() {
+		w.checkGet(c)
+		return
+	}
+	w.checkWrite(c)
+}

@@ -1,0 +1,62 @@
+package modeltest
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// config is what a seed decides about a run before its first step.
+type config struct {
+	pods, keys int
+	steps      int
+	encoded    bool // entries hold bytes, and pods keep copies
+	private    bool // loaders may keep others from their value
+	deaf       bool // reads do not notice that their ctx is cancelled
+	opts       stampede.Options
+	weights    [numActions]int
+	broken     mutant
+}
+
+func newConfig(rng *rand.Rand, broken mutant) config {
+	pick := func(d ...time.Duration) time.Duration { return d[rng.IntN(len(d))] }
+	const ms = time.Millisecond
+	c := config{
+		pods: 2 + rng.IntN(2), keys: 1, steps: 80 + rng.IntN(160),
+		encoded: rng.IntN(3) == 0, private: rng.IntN(3) == 0, deaf: rng.IntN(4) == 0,
+		broken: broken,
+	}
+	if rng.IntN(4) == 0 {
+		c.keys = 2 + rng.IntN(2)
+	}
+	c.opts = stampede.Options{
+		Name: "model",
+		Policy: stampede.Policy{
+			TTL: pick(150*ms, 400*ms, 2000*ms), StaleFor: pick(-1, 300*ms, 3000*ms), StaleIfError: pick(-1, 3000*ms),
+			NotFoundTTL: pick(-1, 300*ms), ErrorBackoff: pick(-1, 300*ms), Jitter: -1, Beta: -1,
+		},
+		LoadTimeout: 2 * time.Second, SoftTimeout: pick(0, 0, 300*ms), WaitTimeout: pick(0, 0, 700*ms),
+		Lease: pick(100*ms, 600*ms, 1000*ms, 5000*ms), StoreBudget: pick(50*ms, 250*ms),
+		MaxAbandoned: []int{0, 0, 2}[rng.IntN(3)], OnWaitTimeout: stampede.WaitAction(rng.IntN(2)),
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if rng.IntN(4) == 0 {
+		c.opts.Policy.Jitter, c.opts.Policy.Beta = 0.2, 2
+	}
+	// A run that does everything at once seldom gets far with anything: each has some faults only.
+	c.weights = weights
+	for a := firstFault; a < numActions; a++ {
+		if rng.IntN(2) == 0 {
+			c.weights[a] = 0
+		}
+	}
+	if rng.IntN(3) == 0 {
+		c.weights[actTime] *= 4
+	}
+	if rng.IntN(3) == 0 {
+		c.weights[actWrite] *= 3
+	}
+	return c
+}

@@ -1,0 +1,33 @@
+package modeltest
+
+// mutant is a fault that the store is given on purpose: the checks must find it.
+type mutant uint8
+
+const (
+	sound mutant = iota
+	commitUnchecked
+	noNonce
+	electBlind
+	electIgnoresSeen
+	deleteLeavesLease
+	setLeavesLease
+	expireSilent
+	expireKeepsStamp
+	publishFirst
+	releaseUnchecked
+	numMutants
+)
+
+var mutantNames = [numMutants]string{
+	"sound",
+	"commit does not look at the lease",
+	"a grant makes no nonce",
+	"elect does not look at the entry",
+	"elect ignores which entry the caller has seen",
+	"delete leaves the lease",
+	"set leaves the lease",
+	"expire is not published",
+	"expire keeps the stamp",
+	"delete is published before it is done",
+	"release does not look at the lease",
+}

@@ -1,0 +1,209 @@
+package modeltest
+
+import (
+	"context"
+	"time"
+
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// settle lets everything come to an end that can without time passing: faults stop, commands run and are
+// answered, subscriptions stand, and loads end too if loads says so. Who waits then must have a reason.
+func (w *world) settle(loads bool) {
+	for _, p := range w.pods {
+		p.held = false
+	}
+	for i := 0; w.fault == ""; i++ {
+		if i > 2000 {
+			w.fail("P3: no end of commands, and no time passes")
+			return
+		}
+		if !w.settleOne(loads) {
+			break
+		}
+		w.settleStep()
+	}
+	for _, c := range w.calls {
+		if w.fault == "" && !w.mayWait(c) {
+			w.fail("P3: call %d waits, and nobody loads", c.id)
+		}
+	}
+}
+
+func (w *world) settleOne(loads bool) bool {
+	switch {
+	case len(w.silent) > 0:
+		c := w.silent[0]
+		w.silent = w.silent[1:]
+		if !c.orphan {
+			w.note("pod %d: is told that its %v of %s is lost", c.pod.n, c.op, c.keys[0].name)
+			c.said <- answer{err: errLost}
+		}
+		return true
+	case len(w.unrun) > 0:
+		w.runCommand(w.unrun[0])
+		return true
+	case len(w.unsaid) > 0:
+		w.deliver(w.unsaid[0])
+		return true
+	}
+	for _, x := range w.watches {
+		if !x.pod.crashed && x.moves() {
+			x.move()
+			return true
+		}
+	}
+	for len(w.hints) > 0 {
+		if w.hear() {
+			return true
+		}
+	}
+	if loads {
+		for _, l := range w.loads {
+			w.endLoad(l, order{})
+			return true
+		}
+	}
+	return false
+}
+
+// mayWait says whether there is a reason for a call to wait when nothing moves: a load of its pod, a
+// lease (of a pod that has crashed, say) or one that has just ended by itself, a message that was lost.
+func (w *world) mayWait(c *call) bool {
+	if c.what > doRefresh {
+		return false
+	}
+	k := c.key
+	if k.lease.role == stampede.RoleFollower || k.leaseTimeUp > 0 && w.now()-k.leaseTimeUp <= w.doze() {
+		return true
+	}
+	for _, l := range w.loads {
+		if l.call.pod == c.pod && l.call.key == k {
+			return true
+		}
+	}
+	for _, x := range w.watches {
+		if x.pod == c.pod && x.key == k && x.deaf {
+			return true
+		}
+	}
+	return false
+}
+
+// doze is how long a follower may sleep beyond the end of the lease that it follows: a little by its own
+// dice, and as long as the answer took that told it of the lease.
+func (w *world) doze() time.Duration { return w.cfg.opts.Lease/20 + w.cfg.opts.StoreBudget + slack }
+
+// finish ends a run: the faults stop, and all calls return; time passes only for leases that nobody
+// gives back.
+func (w *world) finish() {
+	w.note("no more faults, for %s", "good")
+	w.cfg.weights[actFull] = 0
+	w.settle(true)
+	longest := w.now() + w.cfg.opts.Lease + w.doze()
+	for w.fault == "" && (len(w.calls) > 0 || w.anyLease()) {
+		if w.now() > longest {
+			for _, c := range w.calls {
+				w.fail("P3: call %d goes on for more than a lease after the last fault", c.id)
+			}
+			w.fail("a lease has no owner and does not end")
+			return
+		}
+		w.pass(10 * time.Millisecond)
+		w.settleStep()
+		w.settle(true)
+	}
+	if w.fault == "" { // who followed a lease that ended by itself looks again a little later
+		w.pass(w.doze())
+		w.settleStep()
+		w.settle(true)
+		w.probe()
+	}
+	if w.fault == "" {
+		w.closeAll()
+	}
+}
+
+func (w *world) anyLease() bool {
+	for _, k := range w.keys {
+		if k.lease.role == stampede.RoleFollower {
+			return true
+		}
+	}
+	return false
+}
+
+// probe looks whether a calm fleet does what it should for each key: a Get returns without time passing,
+// and what is stale is loaded behind.
+func (w *world) probe() {
+	for _, k := range w.keys {
+		for _, p := range w.alive() {
+			before, quiet := w.loadSeq, w.mayStayStale(p, k)
+			e := k.at(w.now())
+			c := w.begin(p, k, doFetch, 0)
+			w.settleStep()
+			w.settle(true)
+			switch {
+			case w.fault != "":
+				return
+			case !c.over:
+				w.fail("P3: call %d waits, in a calm fleet", c.id)
+			case e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet && w.loadSeq == before:
+				w.fail("P2: pod %d does not load %s behind, which is stale", p.n, k.name)
+			}
+		}
+		w.probeRefresh(k)
+	}
+}
+
+// mayStayStale says whether a pod may know of a reason not to load a stale key behind: a marker, or a
+// lease that is not there any more, learnt of with the entry that still stands.
+func (w *world) mayStayStale(p *pod, k *register) bool {
+	if k.cur == nil || k.lease.role != 0 {
+		return true
+	}
+	now, lease := w.now(), w.cfg.opts.Lease
+	recent := func(step int, at, hold time.Duration) bool { return step >= k.cur.from && now < at+hold }
+	return recent(k.softStep, k.softAt, max(lease, passTime)) ||
+		recent(p.hush[k.n], p.hushAt[k.n], max(passTime, 2*lease)) ||
+		p.failedAt[k.n] >= k.cur.from
+}
+
+// probeRefresh looks whether Refresh replaces what is fresh.
+func (w *world) probeRefresh(k *register) {
+	alive := w.alive()
+	if len(alive) == 0 || k.lease.role != 0 || w.fault != "" {
+		return
+	}
+	before := w.loadSeq
+	p := alive[w.rng.IntN(len(alive))]
+	w.begin(p, k, doRefresh, 0)
+	w.settleStep()
+	w.settle(true)
+	if w.fault == "" && w.loadSeq == before {
+		w.fail("pod %d: Refresh of %s loads nothing, in a calm fleet", p.n, k.name)
+	}
+}
+
+// closeAll closes the guards. Nothing may be left of their work.
+func (w *world) closeAll() {
+	if n := len(w.loads); n > 0 {
+		w.fail("%d loads are left", n)
+	}
+	for _, x := range w.watches {
+		if !x.pod.crashed && !x.isClosed() {
+			w.fail("pod %d still watches %s", x.pod.n, x.key.name)
+		}
+	}
+	for _, p := range w.alive() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		begun := w.now()
+		if err := p.guard.Close(ctx); err != nil || w.now() != begun {
+			w.fail("Close of pod %d: %v, after %v", p.n, err, w.now()-begun)
+		}
+		cancel()
+		if s := p.guard.Stats(); s.Loading != 0 || s.Abandoned != 0 {
+			w.fail("pod %d: %d loading, %d abandoned, in the end", p.n, s.Loading, s.Abandoned)
+		}
+	}
+}

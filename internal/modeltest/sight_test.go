@@ -1,0 +1,25 @@
+package modeltest
+
+// sight is something that has to come about now and then, or the checks would be about nothing.
+type sight uint8
+
+const (
+	sawGrant sight = iota
+	sawFollower
+	sawMarker
+	sawCommit
+	sawRefused
+	sawTaken
+	sawLoad
+	sawUnleased
+	sawCopy
+	sawOlderLoad
+	numSights
+)
+
+var sightNames = [numSights]string{
+	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted",
+	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "values of loads from before the call",
+}
+
+func (w *world) saw(s sight) { w.seen[s]++ }
