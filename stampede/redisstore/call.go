@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -50,7 +51,7 @@ func run[T any](
 	ctx context.Context, s *Store, key string, op func(context.Context) (T, error), late func(T, error),
 ) (T, error) {
 	var none T
-	wait, cancel := context.WithTimeout(ctx, s.opt.Timeout)
+	wait, cancel := s.within(ctx)
 	defer cancel()
 	select {
 	case s.turns <- struct{}{}:
@@ -84,6 +85,19 @@ func run[T any](
 		<-c.done
 		return c.value, c.err
 	}
+}
+
+// within returns a ctx that ends with ctx or Options.Timeout from now, whatever comes first; also if ctx has
+// a deadline and is never done, which package context relies on.
+func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := s.opt.Timeout
+	if ctx.Done() == nil {
+		if d, ok := ctx.Deadline(); ok {
+			limit = min(limit, time.Until(d))
+		}
+		ctx = context.Background()
+	}
+	return context.WithTimeout(ctx, limit)
 }
 
 // ended is the error of a call that ran out of time: its ctx's, or that Redis did not answer.
