@@ -132,6 +132,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		g.events.emit(EventAgain, key, 0, nil)
 	}
 	for {
+		begun := time.Now()
 		e, r, err := g.read(ctx, key, &q)
 		switch fr := e.Freshness(); {
 		case err != nil && over(ctx) != nil:
@@ -140,7 +141,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			if r, ok := g.copied(ctx, key, load); ok {
 				return r, nil
 			}
-			q.trouble = true
+			q.trouble, q.looked = true, time.Time{}
 		case fr == Fresh:
 			g.events.emit(EventHit, key, 0, nil)
 			if g.early.due(&e) {
@@ -156,9 +157,10 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			return r, nil
 		default:
 			g.events.emit(EventMiss, key, 0, nil)
-			q.seen, q.trouble, q.alt = e.Stamp, false, nil
+			q.seen, q.trouble, q.alt, q.looked = e.Stamp, false, nil, begun
 			if fr == OnlyIfError {
-				alt := r // a copy, so that r stays off the heap
+				q.looked = time.Time{} // who comes may be served with it
+				alt := r               // a copy, so that r stays off the heap
 				q.reason, q.alt = WentStale, &alt
 				if g.holds.backedOff(key, e.Stamp) {
 					return g.ifError(key, &q), nil

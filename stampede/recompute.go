@@ -40,6 +40,7 @@ type ask[T any] struct {
 	trouble bool          // the store did not answer: do not ask it again
 	unsure  bool          // nor the commit of the load that was waited for: its lease may still be there
 	left    time.Duration // of the call's budget for steps of the store
+	looked  time.Time     // when the read that found nothing at all was begun
 	reason  Reason
 	seen    Stamp      // of the entry that is to be replaced
 	alt     *Result[T] // what the caller could be served with if the load fails
@@ -72,7 +73,7 @@ const everyone = flight.Mark(math.MaxUint64)
 
 // join joins the flight of key, or starts one.
 func (g *Guard[T]) join(ctx context.Context, key string, load loader[T], q ask[T]) flight.Ticket[outcome[T]] {
-	return g.flights.Join(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	return g.flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		if !g.life.enter() {
 			return outcome[T]{kind: gotError, err: ErrClosed}
 		}
@@ -183,7 +184,7 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 		r := g.open(key, &el.Entry)
 		fr := el.Entry.Freshness()
 		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
-			f.Looked(now) // others who come need not look: there is nothing but this load to wait for
+			f.Waitable(true, now) // others who come need not look: there is nothing but this load to wait for
 		}
 		switch {
 		case el.Role == RoleFresh && fr == Fresh:
@@ -437,7 +438,7 @@ func (g *Guard[T]) givenUp(r *run[T], k Key, lease Stamp, e *Entry) outcome[T] {
 func (g *Guard[T]) loadAlone(ctx context.Context, f *flight.Flight[outcome[T]], key string, load loader[T], q *ask[T]) outcome[T] {
 	about := &Load[T]{key: key, reason: q.reason, release: func(time.Duration) { f.Tell(outcome[T]{kind: loadSelf}) }}
 	_, drops := g.copies.begin(key)
-	f.Looked(time.Time{}) // only who came before the load may have its value
+	f.Waitable(false, time.Time{}) // only who came before the load may have its value
 	began := f.Mark()
 	r, ok := g.start(ctx, load, about)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 // Group is a set of flights, at most one for a key at a time. The zero value is ready to use.
 type Group[R any] struct {
 	sf   singleflight.Group
-	open atomic.Int64 // flights that were looked for, about; to spare JoinLooked the lock
+	open atomic.Int64 // flights that are waitable; to spare JoinLooked the lock
 
 	mu    sync.Mutex // protects what follows, and the fields of flights that say so
 	m     map[string]*Flight[R]
@@ -31,10 +31,14 @@ type Mark uint64
 // Flight is what the callers of a key share.
 type Flight[R any] struct {
 	g       *Group[R]
-	waiting int           // callers that joined and have not left; under g.mu
-	looked  time.Time     // when it was last seen that all there is to do is to wait; under g.mu
-	early   *R            // under g.mu
-	news    chan struct{} // closed when early changes; under g.mu
+	waiting int // callers that joined and have not left; under g.mu
+
+	waitable bool      // all there is to do for who wants key is to wait; under g.mu
+	looked   time.Time // when this was last seen; under g.mu
+	changed  time.Time // when it was last said that things have changed; under g.mu
+
+	early *R            // under g.mu
+	news  chan struct{} // closed when early changes; under g.mu
 }
 
 // Ticket is a caller's place in a flight.
@@ -46,8 +50,9 @@ type Ticket[R any] struct {
 }
 
 // Join joins the flight of key, or starts one that executes run in a goroutine of its own. The caller
-// waits for what it needs in a select on Done and Early, and then calls Leave.
-func (g *Group[R]) Join(key string, run func(*Flight[R]) R) Ticket[R] {
+// waits for what it needs in a select on Done and Early, and then calls Leave. It has looked at the given
+// time and seen that it has to wait; the zero time if it has not.
+func (g *Group[R]) Join(key string, looked time.Time, run func(*Flight[R]) R) Ticket[R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.m[key]
@@ -57,6 +62,7 @@ func (g *Group[R]) Join(key string, run func(*Flight[R]) R) Ticket[R] {
 		f, done = g.start(key, run)
 	} else {
 		done = g.sf.DoChan(key, nil) // one is under way for as long as f is in m
+		f.saw(looked)
 	}
 	return f.join(starter, done)
 }
@@ -76,29 +82,33 @@ func (g *Group[R]) JoinLooked(key string, within time.Duration) (t Ticket[R], ok
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.m[key]
-	if f == nil || f.looked.IsZero() || time.Since(f.looked) > within {
+	if f == nil || !f.waitable || time.Since(f.looked) > within {
 		return t, false
 	}
 	return f.join(false, g.sf.DoChan(key, nil)), true
 }
 
-// Looked says that at the given time all there was to do for who wants key was to wait for its flight;
-// the zero time says that this is not known any more.
-func (f *Flight[R]) Looked(at time.Time) {
+// Waitable says whether all there is to do for who wants key is to wait for this flight, as was seen at
+// the given time.
+func (f *Flight[R]) Waitable(is bool, at time.Time) {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
-	f.look(at)
+	if f.waitable != is {
+		f.waitable = is
+		if is {
+			f.g.open.Add(1)
+		} else {
+			f.g.open.Add(-1)
+		}
+	}
+	f.saw(at)
 }
 
-// look is called with g.mu held.
-func (f *Flight[R]) look(at time.Time) {
-	switch was := f.looked; {
-	case was.IsZero() && !at.IsZero():
-		f.g.open.Add(1)
-	case !was.IsZero() && at.IsZero():
-		f.g.open.Add(-1)
+// saw is called with g.mu held.
+func (f *Flight[R]) saw(at time.Time) {
+	if at.After(f.looked) && at.After(f.changed) {
+		f.looked = at
 	}
-	f.looked = at
 }
 
 // Look says that things have changed for key: who comes next has to look for itself.
@@ -109,7 +119,7 @@ func (g *Group[R]) Look(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.m[key]; f != nil {
-		f.look(time.Time{})
+		f.changed, f.looked = time.Now(), time.Time{}
 	}
 }
 
@@ -144,7 +154,9 @@ func (g *Group[R]) start(key string, run func(*Flight[R]) R) (*Flight[R], <-chan
 		defer func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			f.look(time.Time{})
+			if f.waitable {
+				g.open.Add(-1)
+			}
 			delete(g.m, key)
 			g.sf.Forget(key)
 		}()
