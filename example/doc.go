@@ -1,0 +1,27 @@
+// Command example puts a popular page under load while its cache entry expires again and again, and
+// shows what that costs the database: without protection, with a singleflight in each pod, and with
+// herdgate.
+//
+//	go run ./example
+//
+// It needs nothing but Go. The page is a report over all orders of a small shop, which are kept in an
+// embedded database file; to make the report, every order is read and decoded. Three pods, each with
+// its own HTTP server, Redis client and guard, run in the one process. Redis is an embedded stand-in
+// unless -redis or REDIS_URL names a real one. The storm comes over real HTTP at a fixed rate, whether
+// or not earlier requests have been answered, and each latency is counted from the moment at which the
+// request was due.
+//
+// With -serve there is no storm, and the pods stay up to be asked by hand:
+//
+//	go run ./example -serve
+//	curl -i localhost:8080/report        # X-Source: load, then store; Age grows
+//	curl -i localhost:8081/report        # another pod: X-Source: store
+//	curl -i localhost:8081/product/p001
+//	curl -i -d 1299 localhost:8080/product/p001/price
+//	curl -i localhost:8081/product/p001  # the new price, on every pod
+//	curl localhost:8080/stats
+//
+// The code to copy from is in service.go (two guards and how they are made), handlers.go (what a handler
+// does with what a guard returns) and product.go (a write, and what to do when the Delete after it
+// fails).
+package main

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program the hard way
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command parses the arguments, runs what they ask for and returns the exit code.
+func command(ctx context.Context, args []string, out, errs io.Writer) int {
+	cfg, err := parse(args, errs)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil: // parse has said so
+		return 2
+	}
+	if err := run(ctx, cfg, out); err != nil {
+		fmt.Fprintln(errs, "example:", err)
+		return 1
+	}
+	return 0
+}
+
+// run sets up the shop and Redis, then compares or serves. That ctx ends is no error.
+func run(ctx context.Context, cfg config, out io.Writer) (err error) {
+	rds, err := openRedis(ctx, cfg.redisURL)
+	if err != nil {
+		return orInterrupted(ctx, err)
+	}
+	defer rds.close()
+	fmt.Fprintln(out, "Redis:     ", rds.about)
+
+	shop, err := openCatalogue()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shop.close()) }()
+	cost, err := shop.fill(ctx, cfg.scan)
+	if err != nil {
+		return orInterrupted(ctx, err)
+	}
+	fmt.Fprintf(out, "Database:   %d products, %d orders; the report scans them all, in %s when alone\n", numProducts, shop.orders, short(cost))
+
+	if cfg.serve {
+		return serve(ctx, cfg, rds, shop, out)
+	}
+	_, err = compare(ctx, cfg, rds, shop, out)
+	return err
+}
+
+// orInterrupted drops an error that only says that ctx has ended.
+func orInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
