@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -30,16 +29,9 @@ type breaker struct {
 	shut  atomic.Pointer[unavailableError] // nil: calls are let through
 	dirty atomic.Bool                      // there was a failure since the last success
 
-	probe func(ctx context.Context, key string) error
-	log   *slog.Logger
-	told  func(up bool, cause error)
-	up    []func() // called when Redis is back
-
-	ctx    context.Context // ends with the Store
-	spawn  func(func()) bool
-	limit  time.Duration // of a probe
-	baton  chan struct{} // held by the outage whose changes of state are being told
-	opened atomic.Uint64
+	store *Store
+	node  string
+	baton chan struct{} // held by the outage whose changes of state are being told
 
 	mu    sync.Mutex // protects cause, key, trips; taken under gobreaker's lock, never the other way round
 	cause error      // the last failure
@@ -47,11 +39,8 @@ type breaker struct {
 	trips int        // openings not yet taken up
 }
 
-func newBreaker(ctx context.Context, spawn func(func()) bool, o *Options, probe func(context.Context, string) error) *breaker {
-	b := &breaker{
-		probe: probe, log: o.Logger, told: o.OnState, ctx: ctx, spawn: spawn, limit: o.Timeout,
-		baton: make(chan struct{}, 1),
-	}
+func newBreaker(s *Store, node string) *breaker {
+	b := &breaker{store: s, node: node, baton: make(chan struct{}, 1)}
 	b.cb = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		// Open until a probe's success is reported; only probes are, and each at once.
 		Timeout:     time.Nanosecond,
@@ -89,8 +78,12 @@ func (b *breaker) report(key string, err error) {
 		}
 		return
 	}
-	if b.shut.Load() != nil || b.ctx.Err() != nil {
-		return // only probes decide; or the Store was closed under the request
+	if b.store.ctx.Err() != nil {
+		return // the Store was closed under the request
+	}
+	b.lost()
+	if b.shut.Load() != nil {
+		return // only probes decide
 	}
 	b.mu.Lock()
 	b.cause, b.key = err, key
@@ -103,8 +96,8 @@ func (b *breaker) report(key string, err error) {
 	b.trips = 0
 	b.mu.Unlock()
 	if tripped {
-		b.opened.Add(1)
-		b.spawn(func() { b.outage(err) })
+		b.store.stats.outages.Add(1)
+		b.store.spawn(func() { b.outage(err) })
 	}
 }
 
@@ -114,37 +107,53 @@ func (b *breaker) tell(err error) {
 
 // outage probes until Redis answers, and tells of both changes of state.
 func (b *breaker) outage(cause error) {
+	s := b.store
 	select {
 	case b.baton <- struct{}{}:
 		defer func() { <-b.baton }()
-	case <-b.ctx.Done():
+	case <-s.ctx.Done():
 		return
 	}
-	b.log.Warn("redisstore: Redis does not answer, going on without it", "error", cause)
-	if b.told != nil {
-		b.told(false, cause)
+	log := s.opt.Logger
+	if b.node != "" {
+		log = log.With("node", b.node)
 	}
+	log.Warn("redisstore: Redis does not answer, going on without it", "error", cause)
+	s.onState(State{Node: b.node, Cause: cause})
 	began := time.Now()
 	if !b.untilAnswered() {
 		return // closed
 	}
 	b.dirty.Store(false)
 	b.tell(nil) // half-open by now, so this closes it
-	b.log.Info("redisstore: Redis answers again", "after", time.Since(began).Round(time.Millisecond))
-	for _, f := range b.up {
-		f()
+	log.Info("redisstore: Redis answers again", "after", time.Since(began).Round(time.Millisecond))
+	s.hub.retry()
+	s.onState(State{Node: b.node, Up: true})
+}
+
+func (s *Store) onState(to State) {
+	if s.opt.OnState == nil {
+		return
 	}
-	if b.told != nil {
-		b.told(true, nil)
+	s.telling <- struct{}{}
+	defer func() { <-s.telling }()
+	s.opt.OnState(to)
+}
+
+// report tells l's breaker what came of a request about key.
+func (s *Store) report(l *lane, key string, err error) {
+	if err == nil && s.lanes.cluster != nil {
+		s.lanes.routed.Store(true)
 	}
+	l.breaker.report(key, err)
 }
 
 // untilAnswered probes with what failed last: in a cluster, the node that does not answer is the one
 // that must. It returns false when the Store is closed.
 func (b *breaker) untilAnswered() bool {
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.store.ctx)
 	defer cancel()
-	atOnce := int(b.limit/probeEvery) + 1 // so that one begins at each tick
+	atOnce := int(b.store.opt.Timeout/probeEvery) + 1 // so that one begins at each tick
 	turn := make(chan struct{}, min(atOnce, 8))
 	good := make(chan struct{}, 1)
 	timer := time.NewTimer(0)
@@ -167,15 +176,19 @@ func (b *breaker) untilAnswered() bool {
 		b.mu.Lock()
 		key := b.key
 		b.mu.Unlock()
-		b.spawn(func() {
+		b.store.spawn(func() {
 			defer func() { <-turn }()
-			ctx, cancel := context.WithTimeout(ctx, b.limit)
+			ctx, cancel := context.WithTimeout(ctx, b.store.opt.Timeout)
 			defer cancel()
-			if !down(b.probe(ctx, key)) {
-				select {
-				case good <- struct{}{}:
-				default:
+			if down(b.store.probe(ctx, key)) {
+				if b.store.ctx.Err() == nil {
+					b.lost()
 				}
+				return
+			}
+			select {
+			case good <- struct{}{}:
+			default:
 			}
 		})
 	}

@@ -16,17 +16,12 @@ type Store struct {
 	opt     Options
 	clients *clients
 	rdb     redis.UniversalClient
-	cluster bool
-
-	readers atomic.Int64 // calls of Read under way
-	lone    *loneClient
-	batcher *batcher
-	turns   chan struct{} // holds an element for each request that is no read
-	breaker *breaker
+	lanes   lanes
 	ghosts  ghosts
 	hub     *hub
 	stats   stats
 	warned  warned
+	telling chan struct{} // holds an element while Options.OnState runs
 
 	ctx    context.Context // ends with the Store
 	cancel context.CancelFunc
@@ -48,18 +43,23 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	c, cerr := newClients(rdb, max(opt.Timeout, 1), max(opt.MaxConns, 1))
 	if err = errors.Join(err, cerr); err != nil {
 		if c != nil {
-			_ = c.close()
+			c.close()
 		}
 		return nil, err
 	}
 	s := &Store{opt: opt, clients: c, rdb: c.main, lone: c.lone, turns: make(chan struct{}, opt.MaxConns)}
-	_, s.cluster = rdb.(*redis.ClusterClient)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.batcher = newBatcher(opt.Timeout, s.sendBatch)
 	s.ghosts.store = s
 	s.hub = newHub(s)
 	s.breaker = newBreaker(s.ctx, s.spawn, &s.opt, s.probe)
 	s.breaker.up = []func(){s.hub.retry}
+	if cc, ok := c.main.(*redis.ClusterClient); ok {
+		s.cluster = true
+		// A node that does not answer may have been replaced. Nobody tells: go-redis learns of it from a
+		// redirection, which only a node that lives sends, and by itself looks once a minute.
+		s.breaker.lost = func() { cc.ReloadState(s.ctx) } // in the background, and not more than one at a time
+	}
 	s.spawn(s.inspect)
 	return s, nil
 }
@@ -77,11 +77,18 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.cancel()
-	err := s.clients.close()
+	err := s.rdb.Close()
+	s.lanes.all(func(l *lane) {
+		if l.lone != nil {
+			err = errors.Join(err, l.lone.rdb.Close())
+		}
+	})
 	s.wg.Wait()
-	if s.lone != nil {
-		s.lone.drain()
-	}
+	s.lanes.all(func(l *lane) {
+		if l.lone != nil {
+			l.lone.drain()
+		}
+	})
 	return err
 }
 
