@@ -81,7 +81,7 @@ func (b *breaker) report(key string, err error) {
 	if b.store.ctx.Err() != nil {
 		return // the Store was closed under the request
 	}
-	b.lost()
+	b.store.lanes.lost()
 	if b.shut.Load() != nil {
 		return // only probes decide
 	}
@@ -119,7 +119,7 @@ func (b *breaker) outage(cause error) {
 		log = log.With("node", b.node)
 	}
 	log.Warn("redisstore: Redis does not answer, going on without it", "error", cause)
-	s.onState(State{Node: b.node, Cause: cause})
+	s.states.down(cause)
 	began := time.Now()
 	if !b.untilAnswered() {
 		return // closed
@@ -128,16 +128,35 @@ func (b *breaker) outage(cause error) {
 	b.tell(nil) // half-open by now, so this closes it
 	log.Info("redisstore: Redis answers again", "after", time.Since(began).Round(time.Millisecond))
 	s.hub.retry()
-	s.onState(State{Node: b.node, Up: true})
+	s.states.up()
 }
 
-func (s *Store) onState(to State) {
-	if s.opt.OnState == nil {
-		return
+// states tells of what becomes of Redis as a whole: it does not answer when a part of it does not.
+type states struct {
+	told  func(up bool, cause error) // may be nil
+	token chan int                   // holds how many breakers are open, except while someone tells
+}
+
+func newStates(told func(bool, error)) *states {
+	s := &states{told: told, token: make(chan int, 1)}
+	s.token <- 0
+	return s
+}
+
+func (s *states) down(cause error) {
+	n := <-s.token
+	defer func() { s.token <- n + 1 }()
+	if n == 0 && s.told != nil {
+		s.told(false, cause)
 	}
-	s.telling <- struct{}{}
-	defer func() { <-s.telling }()
-	s.opt.OnState(to)
+}
+
+func (s *states) up() {
+	n := <-s.token
+	defer func() { s.token <- n - 1 }()
+	if n == 1 && s.told != nil {
+		s.told(true, nil)
+	}
 }
 
 // report tells l's breaker what came of a request about key.
@@ -182,7 +201,7 @@ func (b *breaker) untilAnswered() bool {
 			defer cancel()
 			if down(b.store.probe(ctx, key)) {
 				if b.store.ctx.Err() == nil {
-					b.lost()
+					b.store.lanes.lost()
 				}
 				return
 			}

@@ -21,15 +21,16 @@ type call[T any] struct {
 	done  chan struct{}
 }
 
-// begin returns the error to fail with at once, if there is one.
-func (s *Store) begin(ctx context.Context) error {
+// begin returns the lane of what is stored under name, or the error to fail with at once.
+func (s *Store) begin(ctx context.Context, name string) (*lane, error) {
 	if s.closed.Load() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("redisstore: %w", err)
+		return nil, fmt.Errorf("redisstore: %w", err)
 	}
-	return s.breaker.allow()
+	l := s.lanes.of(name)
+	return l, l.breaker.allow()
 }
 
 // do runs op, which asks Redis about key, on a goroutine of its own, and waits for it no longer than ctx
@@ -39,32 +40,33 @@ func (s *Store) begin(ctx context.Context) error {
 func do[T any](
 	ctx context.Context, s *Store, key string, op func(context.Context) (T, error), late func(T, error),
 ) (T, error) {
-	var none T
-	if err := s.begin(ctx); err != nil {
+	l, err := s.begin(ctx, key)
+	if err != nil {
+		var none T
 		return none, err
 	}
-	return run(ctx, s, key, op, late)
+	return run(ctx, s, l, key, op, late)
 }
 
 // run is do without a look at the breaker.
 func run[T any](
-	ctx context.Context, s *Store, key string, op func(context.Context) (T, error), late func(T, error),
+	ctx context.Context, s *Store, l *lane, key string, op func(context.Context) (T, error), late func(T, error),
 ) (T, error) {
 	var none T
 	wait, cancel := s.within(ctx)
 	defer cancel()
 	select {
-	case s.turns <- struct{}{}:
+	case l.turns <- struct{}{}:
 	case <-wait.Done():
 		return none, fmt.Errorf("%w: %w", errBusy, s.ended(ctx))
 	}
 	c := &call[T]{done: make(chan struct{})}
 	if !s.spawn(func() {
-		defer func() { <-s.turns }()
+		defer func() { <-l.turns }()
 		ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 		defer cancel()
 		c.value, c.err = op(ctx)
-		s.breaker.report(key, c.err)
+		s.report(l, key, c.err)
 		s.notice(c.err)
 		if c.owner.CompareAndSwap(false, true) {
 			close(c.done)
@@ -72,7 +74,7 @@ func run[T any](
 			late(c.value, c.err)
 		}
 	}) {
-		<-s.turns
+		<-l.turns
 		return none, ErrClosed
 	}
 	select {

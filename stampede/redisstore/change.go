@@ -63,12 +63,12 @@ func (s *Store) delete(ctx context.Context, keys []stampede.Key, ns []names, err
 	}
 	for i := range ns {
 		unlinks[i] = pipe.Unlink(ctx, ns[i].entry(), ns[i].lease())
-		if !s.cluster {
+		if s.lanes.cluster == nil {
 			publish(i) // on the same connection, so Redis keeps the order
 		}
 	}
 	cmds, _ := pipe.Exec(ctx)
-	if s.cluster {
+	if s.lanes.cluster != nil {
 		// Nodes keep no order among each other, nor does a command that is sent to another node again.
 		pipe = s.rdb.Pipeline()
 		for i := range ns {

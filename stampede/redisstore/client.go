@@ -28,7 +28,7 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // clients is what the Store talks to Redis through.
 type clients struct {
 	main redis.UniversalClient
-	// lone serves the reads of a caller that is alone; nil in a cluster.
+	// lone serves the reads of a caller that is alone; nil in a cluster, where each node has one.
 	lone *loneClient
 	// dial opens a connection as main would; nil in a cluster.
 	dial func(ctx context.Context) (net.Conn, error)
@@ -128,12 +128,11 @@ func deriveCluster(from *redis.ClusterOptions, timeout time.Duration, maxConns i
 	return &clients{main: redis.NewClusterClient(&o)}, nil
 }
 
-func (c *clients) close() error {
-	err := c.main.Close()
+func (c *clients) close() {
+	_ = c.main.Close()
 	if c.lone != nil {
-		err = errors.Join(err, c.lone.rdb.Close())
+		_ = c.lone.rdb.Close()
 	}
-	return err
 }
 
 // boundedDialer returns a dialer that is done within timeout and by ctx's end, whatever dial does: the

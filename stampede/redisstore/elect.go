@@ -10,9 +10,6 @@ import (
 
 // Elect implements [stampede.Store].
 func (s *Store) Elect(ctx context.Context, key stampede.Key, ballot stampede.Ballot) (stampede.Election, error) {
-	if err := s.begin(ctx); err != nil {
-		return stampede.Election{}, err
-	}
 	n, err := namesOf(key)
 	if err != nil {
 		return stampede.Election{}, err

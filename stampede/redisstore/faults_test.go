@@ -503,10 +503,10 @@ type states struct {
 	all []bool
 }
 
-func (s *states) note(up bool, _ error) {
+func (s *states) note(up bool, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, up)
+	s.all = append(s.all, up && cause == nil)
 }
 
 func (s *states) seen() []bool {

@@ -83,13 +83,14 @@ func (g *ghosts) work() {
 // release reports whether Redis answered.
 func (g *ghosts) release(x *ghost) bool {
 	s := g.store
-	if s.breaker.allow() != nil {
+	l := s.lanes.of(x.lease)
+	if l.breaker.allow() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	_, err := s.release(ctx, x.lease, x.channel, x.token[:], stampede.Pass{})
-	s.breaker.report(x.lease, err)
+	s.report(l, x.lease, err)
 	if err != nil && !answered(err) {
 		return false
 	}

@@ -13,12 +13,12 @@ func (s *Store) Health(ctx context.Context) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
-	_, err := run(ctx, s, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.ping(ctx) }, nil)
+	_, err := run(ctx, s, s.lanes.main, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.ping(ctx) }, nil)
 	return err
 }
 
 func (s *Store) ping(ctx context.Context) error {
-	if cc, ok := s.rdb.(*redis.ClusterClient); ok {
+	if cc := s.lanes.cluster; cc != nil {
 		return cc.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return c.Ping(ctx).Err() })
 	}
 	return s.rdb.Ping(ctx).Err()
@@ -44,13 +44,13 @@ func (s *Store) probe(ctx context.Context, key string) error {
 type Stats struct {
 	ReadRequests uint64 // requests to Redis that read: one for each batch, or caller that was alone
 	BatchedKeys  uint64 // keys that were read in batches; each counts once for a batch
-	Outages      uint64 // how often Redis was found not to answer
+	Outages      uint64 // how often Redis, or a node of a cluster, was found not to answer
 	Ghosts       uint64 // leases of unanswered elects that were looked after
 	Reconnects   uint64 // how often the subscription was lost
 }
 
 type stats struct {
-	reads, shared, ghosts, reconnects atomic.Uint64
+	reads, shared, outages, ghosts, reconnects atomic.Uint64
 }
 
 // Stats returns what the Store did until now.
@@ -58,7 +58,7 @@ func (s *Store) Stats() Stats {
 	return Stats{
 		ReadRequests: s.stats.reads.Load(),
 		BatchedKeys:  s.stats.shared.Load(),
-		Outages:      s.breaker.opened.Load(),
+		Outages:      s.stats.outages.Load(),
 		Ghosts:       s.stats.ghosts.Load(),
 		Reconnects:   s.stats.reconnects.Load(),
 	}

@@ -36,7 +36,7 @@ func (s *Store) warnOf(info map[string]string) {
 	if v := info["redis_version"]; v != "" && olderThan(v, 6, 2) {
 		s.opt.Logger.Warn("redisstore: Redis is older than 6.2, nothing is promised there", "version", v)
 	}
-	if role := info["role"]; role == "slave" && !s.cluster {
+	if role := info["role"]; role == "slave" && s.lanes.cluster == nil {
 		s.opt.Logger.Warn("redisstore: this Redis is a replica: it cannot be written to and may be behind; use the master")
 	}
 	if info["maxmemory_policy"] == "noeviction" && info["maxmemory"] != "0" && info["maxmemory"] != "" {

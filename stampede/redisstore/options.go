@@ -17,7 +17,7 @@ type Options struct {
 
 	// MaxConns is how many requests other than reads may be under way at once, each on a connection of
 	// its own; others wait for their turn within their time. Reads need five connections more at most,
-	// the subscription one. In a cluster it counts for all nodes together. Zero: 10 per CPU
+	// the subscription one. In a cluster it counts for each node. Zero: 10 per CPU
 	// (GOMAXPROCS), at least 16. Negative: New returns an error.
 	MaxConns int
 
@@ -25,9 +25,10 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	// OnState is called when Redis stops answering, with the error that showed it, and when it answers
-	// again. Calls come one at a time and in order, on a goroutine of the Store; Close waits for
-	// a call that is under way. Nil: nobody is told.
+	// OnState is called when Redis, or a node of a cluster, stops answering, with the error that showed
+	// it, and when all of it answers again. Calls come one at a time and in order, on a goroutine of the
+	// Store; Close waits for a call that is under way, so it must not be called from there. Nil: nobody
+	// is told.
 	OnState func(up bool, cause error)
 }
 

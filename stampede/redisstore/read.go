@@ -12,26 +12,27 @@ import (
 // Read implements [stampede.Store]. It is GET and PTTL in one round trip; a script would cost Redis
 // seven times as much.
 func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, error) {
-	if err := s.begin(ctx); err != nil {
-		return stampede.Entry{}, err
-	}
 	n, err := namesOf(key)
 	if err != nil {
 		return stampede.Entry{}, err
 	}
 	name := n.entry()
-	alone := s.readers.Add(1) <= few && s.batcher.idle()
-	defer s.readers.Add(-1)
+	l, err := s.begin(ctx, name)
+	if err != nil {
+		return stampede.Entry{}, err
+	}
+	alone := l.readers.Add(1) <= few && l.batcher.idle()
+	defer l.readers.Add(-1)
 
 	if alone {
-		if got, ok, err := s.readAlone(ctx, name); ok {
+		if got, ok, err := s.readAlone(ctx, l, name); ok {
 			if err != nil {
 				return stampede.Entry{}, wrap("read", key, err)
 			}
 			return got.entry(n.check), nil
 		}
 	}
-	got, err := s.readTogether(ctx, name)
+	got, err := s.readTogether(ctx, l, name)
 	if err != nil {
 		return stampede.Entry{}, wrap("read", key, err)
 	}
@@ -40,13 +41,12 @@ func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, err
 
 // readAlone reads on the caller's goroutine. It declines, with ok false, when there is no connection at
 // hand, or so little time that giving up, which costs the connection, would be likely.
-func (s *Store) readAlone(ctx context.Context, name string) (got stored, ok bool, err error) {
-	l := s.lone
-	if l == nil {
+func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored, ok bool, err error) {
+	if l.lone == nil {
 		return stored{}, false, nil
 	}
-	if !l.ready.Load() {
-		l.warm(s.ctx, s.spawn)
+	if !l.lone.ready.Load() {
+		l.lone.warm(s.ctx, s.spawn)
 		return stored{}, false, nil
 	}
 	now := time.Now()
@@ -57,12 +57,13 @@ func (s *Store) readAlone(ctx context.Context, name string) (got stored, ok bool
 		}
 		deadline = d
 	}
-	got, err = l.read(name, deadline)
-	if err != nil && !answered(err) && time.Now().Before(deadline) {
-		// The connection broke, or there was none: another one may serve. Nothing has been changed.
+	got, err = l.lone.read(name, deadline)
+	if err != nil && (l.node != "" && answered(err) || !answered(err) && time.Now().Before(deadline)) {
+		// The connection broke, or there was none: another one may serve. Or the key has moved to another
+		// node of the cluster. Nothing has been changed.
 		return stored{}, false, nil
 	}
-	s.breaker.report(name, err)
+	s.report(l, name, err)
 	s.stats.reads.Add(1)
 	return got, true, err
 }
@@ -72,8 +73,8 @@ func (s *Store) readAlone(ctx context.Context, name string) (got stored, ok bool
 const tooLittle = 10 * time.Millisecond
 
 // readTogether joins the reads of others that were not sent yet, and waits no longer than ctx allows.
-func (s *Store) readTogether(ctx context.Context, name string) (stored, error) {
-	x, i := s.batcher.join(name, s.spawn)
+func (s *Store) readTogether(ctx context.Context, l *lane, name string) (stored, error) {
+	x, i := l.batcher.join(name, s.spawn)
 	var late <-chan time.Time
 	if d, ok := ctx.Deadline(); ok && ctx.Done() == nil {
 		t := time.NewTimer(time.Until(d))
@@ -94,7 +95,7 @@ func (s *Store) readTogether(ctx context.Context, name string) (stored, error) {
 }
 
 // sendBatch asks for all keys of x in one pipeline.
-func (s *Store) sendBatch(x *batch) {
+func (s *Store) sendBatch(l *lane, x *batch) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	pipe := s.rdb.Pipeline()
@@ -114,7 +115,7 @@ func (s *Store) sendBatch(x *batch) {
 		}
 	}
 	x.out = out
-	s.breaker.report(x.keys[failing], failed)
+	s.report(l, x.keys[failing], failed)
 	s.stats.reads.Add(1)
 	s.stats.shared.Add(uint64(len(x.keys)))
 	x.end(nil)

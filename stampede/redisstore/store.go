@@ -21,7 +21,7 @@ type Store struct {
 	hub     *hub
 	stats   stats
 	warned  warned
-	telling chan struct{} // holds an element while Options.OnState runs
+	states  *states
 
 	ctx    context.Context // ends with the Store
 	cancel context.CancelFunc
@@ -47,19 +47,13 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		}
 		return nil, err
 	}
-	s := &Store{opt: opt, clients: c, rdb: c.main, lone: c.lone, turns: make(chan struct{}, opt.MaxConns)}
+	s := &Store{opt: opt, clients: c, rdb: c.main}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.batcher = newBatcher(opt.Timeout, s.sendBatch)
 	s.ghosts.store = s
 	s.hub = newHub(s)
-	s.breaker = newBreaker(s.ctx, s.spawn, &s.opt, s.probe)
-	s.breaker.up = []func(){s.hub.retry}
-	if cc, ok := c.main.(*redis.ClusterClient); ok {
-		s.cluster = true
-		// A node that does not answer may have been replaced. Nobody tells: go-redis learns of it from a
-		// redirection, which only a node that lives sends, and by itself looks once a minute.
-		s.breaker.lost = func() { cc.ReloadState(s.ctx) } // in the background, and not more than one at a time
-	}
+	s.states = newStates(opt.OnState)
+	s.lanes.store, s.lanes.main = s, s.newLane("", c.lone)
+	s.lanes.cluster, _ = c.main.(*redis.ClusterClient)
 	s.spawn(s.inspect)
 	return s, nil
 }
