@@ -26,8 +26,9 @@ type run[T any] struct {
 	err      error
 	took     time.Duration
 	said     settings
-	e        Entry // what to store, if there is something
-	bad      error // why it cannot be stored
+	e        Entry  // what to store, if there is something
+	bad      error  // why it cannot be stored
+	data     []byte // with CopyOnRead: what the callers' values are decoded from
 }
 
 const (
@@ -86,7 +87,14 @@ func (g *Guard[T]) pack(r *run[T]) {
 		if !r.said.dontStore {
 			r.bad = g.fill(&r.e, r.v)
 		}
+		if g.opts.CopyOnRead && !r.said.dontShare {
+			if r.data = r.e.Data; r.data == nil { // it is not stored, but there may be others who wait
+				r.data, _ = encode(g.opts.Codec, r.v)
+			}
+			r.said.dontShare = r.data == nil // what cannot be copied cannot be shared
+		}
 	case errors.Is(r.err, ErrNotFound):
+		r.v = *new(T) // a value comes only with a nil error
 		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: p.NotFoundTTL, NotFound: true}
 		r.said.dontStore = r.said.dontStore || p.NotFoundTTL == 0
 	}
@@ -123,15 +131,15 @@ func (g *Guard[T]) result(r *run[T], key string) (ours bool, err error) {
 	cause := context.Cause(r.ctx)
 	var panicked *PanicError
 	switch err = r.err; {
+	case errors.As(err, &panicked) || err == ErrGoexit: // whatever the panic's value is
+		g.events.emit(EventLoadPanicked, key, r.took, err)
+		return false, err
 	case err == nil || errors.Is(err, ErrNotFound):
 		g.events.emit(EventLoaded, key, r.took, err)
 		return false, err
-	case errors.As(err, &panicked) || err == ErrGoexit:
-		g.events.emit(EventLoadPanicked, key, r.took, err)
-		return false, err
-	case !isContextErr(err):
-	case cause == ErrLeaseLost:
+	case cause == ErrLeaseLost: // many a driver has an error of its own for a ctx that ended
 		ours = true
+	case !isContextErr(err):
 	case cause == ErrLoadTimeout || cause == ErrClosed:
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
