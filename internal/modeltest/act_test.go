@@ -21,6 +21,7 @@ const (
 	actCancel
 	actHint
 	actLong // a long time passes
+	actCalm // everything comes to an end, but for loads perhaps
 	firstFault
 )
 
@@ -33,7 +34,6 @@ const (
 	actUnwatch // a subscription is lost
 	actGarbage // somebody writes what nobody can read
 	actMisload // a load fails, panics, exits or does not share
-	actCalm    // everything but loads comes to an end
 	actFull    // the store cannot write
 	numActions
 )
@@ -142,12 +142,6 @@ func (w *world) try(a action) bool {
 	}
 }
 
-// pass lets time pass.
-func (w *world) pass(d time.Duration) {
-	w.note("%v pass", d)
-	time.Sleep(d)
-}
-
 func remove[T comparable](list []T, x T) []T {
 	return slices.DeleteFunc(list, func(y T) bool { return x == y })
 }
@@ -228,7 +222,7 @@ func (w *world) newWrite() bool {
 	if !ok || len(w.calls) >= maxCalls {
 		return false
 	}
-	w.begin(p, w.keys[w.rng.IntN(len(w.keys))], doSet+method(w.rng.IntN(3)), 0)
+	w.begin(p, w.keys[w.rng.IntN(len(w.keys))], w.cfg.writes[w.rng.IntN(len(w.cfg.writes))], 0)
 	return true
 }
 
@@ -306,6 +300,10 @@ func (w *world) disturb(a action) bool {
 	case actCalm:
 		w.note("calm, until %s", "nothing moves but loads")
 		w.settle(false)
+		if p, ok := pickOf(w, w.pods, func(p *pod) bool { return !p.crashed }); ok && w.fault == "" && w.rng.IntN(2) == 0 {
+			w.settle(true)
+			w.probeGet(p, w.keys[w.rng.IntN(len(w.keys))])
+		}
 		return true
 	}
 	return false

@@ -105,12 +105,10 @@ func (w *world) begin(p *pod, k *register, what method, deadline time.Duration) 
 
 func (c *call) run() {
 	defer func() {
-		c.panicked = recover()
-		w := c.pod.w
-		c.returnedAt = w.now()
+		w, p := c.pod.w, recover()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		c.over = true
+		c.panicked, c.returnedAt, c.over = p, w.now(), true
 		w.inbox.returned = append(w.inbox.returned, c)
 	}()
 	g, key := c.pod.guard, c.key.name

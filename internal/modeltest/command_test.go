@@ -109,13 +109,12 @@ func (p *pod) do(ctx context.Context, c *command) answer {
 		<-p.gone
 		return answer{err: errGone}
 	}
-	c.took = time.Since(c.began)
 	if a.err == nil {
 		return a
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.orphan = true
+	c.took, c.orphan = time.Since(c.began), true
 	w.inbox.failed = append(w.inbox.failed, c)
 	if c.op == opElect {
 		w.inbox.commands = append(w.inbox.commands, &command{op: opGhost, pod: p, keys: c.keys, ballot: c.ballot, orphan: true})

@@ -15,6 +15,7 @@ type config struct {
 	encoded    bool // entries hold bytes, and pods keep copies
 	private    bool // loaders may keep others from their value
 	deaf       bool // reads do not notice that their ctx is cancelled
+	writes     []method
 	opts       stampede.Options
 	weights    [numActions]int
 	broken     mutant
@@ -34,7 +35,7 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	c.opts = stampede.Options{
 		Name: "model",
 		Policy: stampede.Policy{
-			TTL: pick(150*ms, 400*ms, 2000*ms), StaleFor: pick(-1, 300*ms, 3000*ms), StaleIfError: pick(-1, 3000*ms),
+			TTL: pick(30*ms, 150*ms, 400*ms, 2000*ms), StaleFor: pick(-1, 300*ms, 3000*ms), StaleIfError: pick(-1, 3000*ms),
 			NotFoundTTL: pick(-1, 300*ms), ErrorBackoff: pick(-1, 300*ms), Jitter: -1, Beta: -1,
 		},
 		LoadTimeout: 2 * time.Second, SoftTimeout: pick(0, 0, 300*ms), WaitTimeout: pick(0, 0, 700*ms),
@@ -45,10 +46,12 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	if rng.IntN(4) == 0 {
 		c.opts.Policy.Jitter, c.opts.Policy.Beta = 0.2, 2
 	}
+	c.writes = [][]method{{doSet, doDelete, doExpire}, {doSet}, {doDelete}, {doExpire}}[rng.IntN(4)]
 	// A run that does everything at once seldom gets far with anything: each has some faults only.
 	c.weights = weights
+	few := 1 + rng.IntN(4)
 	for a := firstFault; a < numActions; a++ {
-		if rng.IntN(2) == 0 {
+		if rng.IntN(4) < few {
 			c.weights[a] = 0
 		}
 	}

@@ -90,11 +90,11 @@ func (c *call) load(ctx context.Context, about *stampede.Load[int]) (int, error)
 			<-c.pod.gone
 			return 0, errGone
 		case <-done:
-			l.how, l.err, l.cause = endCtx, ctx.Err(), context.Cause(ctx)
 			w.mu.Lock()
+			l.how, l.err, l.cause = endCtx, ctx.Err(), context.Cause(ctx)
 			w.inbox.ended = append(w.inbox.ended, l)
 			w.mu.Unlock()
-			return 0, l.err
+			return 0, ctx.Err()
 		case o := <-l.orders:
 			if o.release {
 				about.ReleaseWaiters()

@@ -40,18 +40,25 @@ func (w *world) settleOne(loads bool) bool {
 			c.said <- answer{err: errLost}
 		}
 		return true
-	case len(w.unrun) > 0:
-		w.runCommand(w.unrun[0])
-		return true
-	case len(w.unsaid) > 0:
-		w.deliver(w.unsaid[0])
-		return true
 	}
+	// In any order: where nothing is late, there is still no telling what is first.
+	movers := w.movers[:0]
 	for _, x := range w.watches {
 		if !x.pod.crashed && x.moves() {
-			x.move()
-			return true
+			movers = append(movers, x)
 		}
+	}
+	w.movers = movers
+	if n := len(w.unrun) + len(w.unsaid) + len(movers); n > 0 {
+		switch i := w.rng.IntN(n); {
+		case i < len(w.unrun):
+			w.runCommand(w.unrun[i])
+		case i < len(w.unrun)+len(w.unsaid):
+			w.deliver(w.unsaid[i-len(w.unrun)])
+		default:
+			movers[i-len(w.unrun)-len(w.unsaid)].move()
+		}
+		return true
 	}
 	for len(w.hints) > 0 {
 		if w.hear() {
@@ -74,7 +81,7 @@ func (w *world) mayWait(c *call) bool {
 		return false
 	}
 	k := c.key
-	if k.lease.role == stampede.RoleFollower || k.leaseTimeUp > 0 && w.now()-k.leaseTimeUp <= w.doze() {
+	if k.lease.role == stampede.RoleFollower || w.justUp(k) {
 		return true
 	}
 	for _, l := range w.loads {
@@ -93,6 +100,11 @@ func (w *world) mayWait(c *call) bool {
 // doze is how long a follower may sleep beyond the end of the lease that it follows: a little by its own
 // dice, and as long as the answer took that told it of the lease.
 func (w *world) doze() time.Duration { return w.cfg.opts.Lease/20 + w.cfg.opts.StoreBudget + slack }
+
+// justUp says whether a lease of k has ended by itself so lately that a follower need not have noticed.
+func (w *world) justUp(k *register) bool {
+	return k.leaseTimeUp > 0 && w.now()-k.leaseTimeUp <= w.doze()
+}
 
 // finish ends a run: the faults stop, and all calls return; time passes only for leases that nobody
 // gives back.
@@ -138,21 +150,26 @@ func (w *world) anyLease() bool {
 func (w *world) probe() {
 	for _, k := range w.keys {
 		for _, p := range w.alive() {
-			before, quiet := w.loadSeq, w.mayStayStale(p, k)
-			e := k.at(w.now())
-			c := w.begin(p, k, doFetch, 0)
-			w.settleStep()
-			w.settle(true)
-			switch {
-			case w.fault != "":
-				return
-			case !c.over:
-				w.fail("P3: call %d waits, in a calm fleet", c.id)
-			case e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet && w.loadSeq == before:
-				w.fail("P2: pod %d does not load %s behind, which is stale", p.n, k.name)
+			if w.fault == "" {
+				w.probeGet(p, k)
 			}
 		}
 		w.probeRefresh(k)
+	}
+}
+
+func (w *world) probeGet(p *pod, k *register) {
+	before, quiet := w.loadSeq, w.mayStayStale(p, k)
+	e := k.at(w.now())
+	c := w.begin(p, k, doFetch, 0)
+	w.settleStep()
+	w.settle(true)
+	switch {
+	case w.fault != "":
+	case !c.over && !w.mayWait(c):
+		w.fail("P3: call %d waits, in a calm fleet", c.id)
+	case e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet && w.loadSeq == before:
+		w.fail("P2: pod %d does not load %s behind, which is stale", p.n, k.name)
 	}
 }
 
@@ -164,7 +181,7 @@ func (w *world) mayStayStale(p *pod, k *register) bool {
 	}
 	now, lease := w.now(), w.cfg.opts.Lease
 	recent := func(step int, at, hold time.Duration) bool { return step >= k.cur.from && now < at+hold }
-	return recent(k.softStep, k.softAt, max(lease, passTime)) ||
+	return w.justUp(k) || recent(k.softStep, k.softAt, max(lease, passTime)) ||
 		recent(p.hush[k.n], p.hushAt[k.n], max(passTime, 2*lease)) ||
 		p.failedAt[k.n] >= k.cur.from
 }

@@ -36,6 +36,7 @@ type world struct {
 	loads   []*load    // not yet ended
 	all     []*load    // that ever began
 	watches []*watch   // not yet closed
+	movers  []*watch   // scratch
 	values  []*value   // by number; 0 is nobody's
 	hints   []hint     // drops that pods have not heard of
 	callSeq int
@@ -133,9 +134,23 @@ func run(t *testing.T, seed uint64, broken mutant) (v verdict) {
 
 // settleStep ends a step: every goroutine goes as far as it can, then the scheduler looks at what they did.
 func (w *world) settleStep() {
+	w.yield()
 	synctest.Wait()
 	w.collect()
 	w.step++
+}
+
+// yield makes what the scheduler did known to goroutines that no more than the time will wake.
+func (w *world) yield() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	w.note("%v pass", d)
+	w.yield()
+	time.Sleep(d)
 }
 
 // collect takes in what the pods have done, in an order that does not depend on which of their
