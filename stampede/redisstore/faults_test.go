@@ -284,7 +284,9 @@ func TestLateCopyOfElectRevivesNothing(t *testing.T) {
 	for end, f := range map[string]func(stampede.Key) error{
 		"Delete": func(k stampede.Key) error { return r.Delete(t.Context(), k) },
 		"Expire": func(k stampede.Key) error { return r.Expire(t.Context(), k) },
-		"Set":    func(k stampede.Key) error { return r.Set(t.Context(), k, stampede.Entry{TTL: time.Millisecond, StaleFor: time.Hour}) },
+		"Set": func(k stampede.Key) error {
+			return r.Set(t.Context(), k, stampede.Entry{TTL: time.Millisecond, StaleFor: time.Hour})
+		},
 	} {
 		key := r.key()
 		copied := p.Capture(faultproxy.Containing(key.Key))
