@@ -1,0 +1,6 @@
+//go:build !linux
+
+package e2e_test
+
+func isChild() bool  { return false }
+func childMain() int { return 1 }
