@@ -214,7 +214,10 @@ func encode(c Codec, v any) (data []byte, err error) {
 			data, err = nil, fmt.Errorf("stampede: codec %s panicked: %v", c.Name(), p)
 		}
 	}()
-	return c.Marshal(v)
+	if data, err = c.Marshal(v); err == nil && data == nil {
+		data = []byte{}
+	}
+	return data, err
 }
 
 // decode is the reverse of encode.

@@ -138,7 +138,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		case err != nil && over(ctx) != nil:
 			return Result[T]{}, over(ctx)
 		case err != nil: // the store is in trouble: a copy, or a load without asking it again
-			if r, ok := g.copied(ctx, key, load); ok {
+			if r, _, ok := g.copied(ctx, key, load); ok {
 				return r, nil
 			}
 			q.trouble, q.looked = true, time.Time{}
@@ -249,15 +249,15 @@ func (g *Guard[T]) value(e *Entry) (T, error) {
 }
 
 // copied serves a copy because the store does not answer.
-func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Result[T], ok bool) {
+func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Result[T], data []byte, ok bool) {
 	c, reload, ok := g.copies.get(key)
 	if !ok {
-		return r, false
+		return r, nil, false
 	}
 	if g.opts.CopyOnRead {
 		v, err := decode[T](g.opts.Codec, c.data)
 		if err != nil {
-			return r, false
+			return r, nil, false
 		}
 		c.value = v
 	}
@@ -265,7 +265,7 @@ func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Re
 	if reload {
 		g.reload(ctx, key, load, ask[T]{reason: WentStale, trouble: true})
 	}
-	return c.result(), true
+	return c.result(), c.data, true
 }
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.

@@ -56,6 +56,7 @@ type outcome[T any] struct {
 	before  flight.Mark // value: for those who came before it
 	private bool        // value: for the caller who started the flight
 	unsure  bool        // value: its commit was not answered
+	data    []byte      // value, with CopyOnRead: what each caller's own is decoded from
 }
 
 type outcomeKind uint8
@@ -132,6 +133,15 @@ func (g *Guard[T]) take(ctx context.Context, starter bool, came flight.Mark, out
 			return r, true, nil
 		}
 		r = out.result
+		if g.opts.CopyOnRead && out.err == nil && !out.private {
+			own, err := decode[T](g.opts.Codec, out.data)
+			switch {
+			case err == nil:
+				r.Value = own
+			case !starter:
+				return g.loadSelf(ctx, key, load, q)
+			}
+		}
 		if !starter && out.err == nil {
 			r.Shared = true
 			g.events.emit(EventWaited, key, 0, nil)
@@ -232,7 +242,7 @@ var refusals = map[Role]EventKind{RoleBackOff: EventBackOff, RolePass: EventBack
 
 // found makes an outcome of an entry that a step has answered with.
 func found[T any](e *Entry, r Result[T], asked flight.Mark) outcome[T] {
-	out := outcome[T]{kind: gotValue, result: r, before: asked}
+	out := outcome[T]{kind: gotValue, result: r, before: asked, data: e.Data}
 	if e.NotFound {
 		out.err = ErrNotFound
 	}
@@ -268,8 +278,8 @@ func (g *Guard[T]) withoutStore(ctx context.Context, f *flight.Flight[outcome[T]
 		return outcome[T]{}
 	}
 	if q.alt == nil {
-		if r, ok := g.copied(ctx, key, load); ok {
-			return outcome[T]{kind: gotValue, result: r, before: everyone}
+		if r, data, ok := g.copied(ctx, key, load); ok {
+			return outcome[T]{kind: gotValue, result: r, before: everyone, data: data}
 		}
 	}
 	return g.loadAlone(ctx, f, key, load, q)
@@ -311,7 +321,7 @@ func (g *Guard[T]) lead(ctx context.Context, f *flight.Flight[outcome[T]], key s
 		return outcome[T]{kind: gotError, err: err}
 	}
 	g.background(q, nil)
-	out := outcome[T]{kind: gotValue, err: err, before: loadBegan, private: r.said.dontShare,
+	out := outcome[T]{kind: gotValue, err: err, before: loadBegan, private: r.said.dontShare, data: r.data,
 		result: Result[T]{Value: r.v, From: FromLoad, Freshness: Fresh, FreshFor: r.e.TTL}}
 	if r.said.dontStore || r.bad != nil {
 		if r.bad != nil {
@@ -466,7 +476,7 @@ func (g *Guard[T]) unleased(r *run[T], key string, q *ask[T], began flight.Mark,
 		r.e.Stamp, r.e.Left = NewStamp(), r.e.TTL+r.e.Window()
 		g.copies.put(key, &r.e, r.v, r.begun, drops)
 	}
-	return outcome[T]{kind: gotValue, err: err, before: began, private: r.said.dontShare,
+	return outcome[T]{kind: gotValue, err: err, before: began, private: r.said.dontShare, data: r.data,
 		result: Result[T]{Value: r.v, From: FromLoad, Freshness: Fresh, FreshFor: r.e.TTL}}
 }
 
