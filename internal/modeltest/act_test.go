@@ -300,9 +300,15 @@ func (w *world) disturb(a action) bool {
 	case actCalm:
 		w.note("calm, until %s", "nothing moves but loads")
 		w.settle(false)
-		if p, ok := pickOf(w, w.pods, func(p *pod) bool { return !p.crashed }); ok && w.fault == "" && w.rng.IntN(2) == 0 {
-			w.settle(true)
-			w.probeGet(p, w.keys[w.rng.IntN(len(w.keys))])
+		p, ok := pickOf(w, w.pods, func(p *pod) bool { return !p.crashed })
+		if k := w.keys[w.rng.IntN(len(w.keys))]; ok && w.fault == "" {
+			switch w.rng.IntN(3) {
+			case 0:
+				w.probeServed(p, k)
+			case 1:
+				w.settle(true)
+				w.probeGet(p, k)
+			}
 		}
 		return true
 	}

@@ -150,7 +150,7 @@ func (w *world) sent(c *command) {
 		c.counted = true
 	case opElect:
 		// Later elections of a flight happen while its callers wait for a load anyway.
-		c.counted = !c.call.followed && c.call.reads == 1
+		c.counted = !c.call.followed
 	}
 }
 

@@ -133,7 +133,7 @@ func (w *world) checkWrite(c *call) {
 
 // checkGet looks at what a Get has returned.
 func (w *world) checkGet(c *call) {
-	if c.reads == 1 && c.spent > w.cfg.opts.StoreBudget+slack {
+	if c.spent > w.cfg.opts.StoreBudget+slack {
 		w.fail("P5: steps of the store cost call %d %v, its budget is %v", c.id, c.spent, w.cfg.opts.StoreBudget)
 	}
 	if c.err != nil {
@@ -212,14 +212,14 @@ func (w *world) checkCopy(c *call, v *value) {
 	if c.pod.dropped[k.n] > c.begun {
 		dropped = -1 // it returned during the call: the copy may be from before
 	}
-	longest := p.TTL + max(p.StaleFor, p.StaleIfError, 0)
+	window := max(p.StaleFor, p.StaleIfError, 0)
 	for _, x := range k.past {
 		if x.value == v.n && c.begunAt < x.end && (dropped < 0 || x.to > dropped) {
 			return
 		}
 	}
 	for _, l := range v.loads {
-		if l.call.pod == c.pod && c.begunAt < l.begunAt+longest && l.begun >= dropped {
+		if l.call.pod == c.pod && c.begunAt < l.begunAt+l.ttl+window && l.begun >= dropped {
 			return
 		}
 	}

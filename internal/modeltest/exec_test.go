@@ -57,11 +57,9 @@ func (w *world) change(k *register, endLease bool) {
 	}
 	k.changed = w.step
 	k.allows = append(k.allows, w.step)
-	if w.cfg.encoded {
-		for _, p := range w.alive() {
-			if p.drops != nil {
-				w.hints = append(w.hints, hint{p, k})
-			}
+	for _, p := range w.alive() {
+		if p.drops != nil {
+			w.hints = append(w.hints, hint{p, k})
 		}
 	}
 }

@@ -31,6 +31,7 @@ type load struct {
 	released bool // it has let those go who waited for it
 	how      end
 	value    int
+	ttl      time.Duration // of its value
 	err      error // what it returned
 	cause    error // why its ctx ended before it did
 }
@@ -58,6 +59,9 @@ const (
 	endSame // NotModified
 	endCtx  // it obeyed
 )
+
+// briefly is a TTL that loads set by themselves.
+const briefly = 60 * time.Millisecond
 
 // value is what a load or a Set has brought; its number is what callers get.
 type value struct {
@@ -114,7 +118,7 @@ func (o order) obey(about *stampede.Load[int]) (int, error) {
 			about.DoNotShare()
 		}
 		if o.brief {
-			about.TTL(60 * time.Millisecond)
+			about.TTL(briefly)
 		}
 	}
 	switch o.how {
@@ -185,6 +189,9 @@ func (w *world) endLoad(l *load, o order) {
 		l.value, o.value = v.n, v.n
 	}
 	w.note("load %d ends: %s, value %d", l.n, endNames[o.how], l.value)
+	if l.ttl = w.cfg.opts.Policy.TTL; o.brief {
+		l.ttl = briefly
+	}
 	l.cause = context.Cause(l.ctx) // before the guard ends it
 	l.orders <- o
 	w.loadEnded(l)

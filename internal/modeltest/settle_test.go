@@ -158,17 +158,36 @@ func (w *world) probe() {
 	}
 }
 
+// probeServed looks whether a Get is served with what the store holds, whoever may be loading.
+func (w *world) probeServed(p *pod, k *register) {
+	e := k.at(w.now())
+	if e.Freshness() < stampede.Stale || k.cur.value == 0 && !e.NotFound {
+		return
+	}
+	w.saw(sawServed)
+	c := w.begin(p, k, doFetch, 0)
+	w.settleStep()
+	w.settle(false)
+	if w.fault == "" && !c.over {
+		w.fail("P2: call %d waits, and could be served", c.id)
+	}
+}
+
 func (w *world) probeGet(p *pod, k *register) {
 	before, quiet := w.loadSeq, w.mayStayStale(p, k)
 	e := k.at(w.now())
 	c := w.begin(p, k, doFetch, 0)
 	w.settleStep()
 	w.settle(true)
+	behind := e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet
+	if behind {
+		w.saw(sawStaleCalm)
+	}
 	switch {
 	case w.fault != "":
 	case !c.over && !w.mayWait(c):
 		w.fail("P3: call %d waits, in a calm fleet", c.id)
-	case e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet && w.loadSeq == before:
+	case behind && w.loadSeq == before:
 		w.fail("P2: pod %d does not load %s behind, which is stale", p.n, k.name)
 	}
 }

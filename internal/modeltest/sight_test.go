@@ -14,12 +14,15 @@ const (
 	sawUnleased
 	sawCopy
 	sawOlderLoad
+	sawServed
+	sawStaleCalm
 	numSights
 )
 
 var sightNames = [numSights]string{
 	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted",
 	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "values of loads from before the call",
+	"calm calls that had to be served", "calm calls that had to load behind",
 }
 
 func (w *world) saw(s sight) { w.seen[s]++ }
