@@ -25,7 +25,7 @@ func compare(ctx context.Context, cfg config, rds *redisServer, shop *catalogue,
 		if ctx.Err() != nil {
 			break
 		}
-		fmt.Fprintf(out, "\n%d. %s\n", i+1, w.name)
+		fmt.Fprintf(out, "\n%d. %s: %s\n", i+1, w.name, w.about)
 		r, err := phase(ctx, &cfg, rds, shop, w, out)
 		if err != nil && ctx.Err() == nil {
 			return results, err

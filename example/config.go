@@ -36,7 +36,7 @@ func parse(args []string, errs io.Writer) (config, error) {
 	var cfg config
 	fs := flag.NewFlagSet("example", flag.ContinueOnError)
 	fs.SetOutput(errs)
-	fs.StringVar(&cfg.redisURL, "redis", os.Getenv("REDIS_URL"), "`url` of a Redis, like redis://localhost:6379/0; default $REDIS_URL, else an embedded stand-in")
+	fs.StringVar(&cfg.redisURL, "redis", "", "`url` of a Redis, like redis://localhost:6379/0; default $REDIS_URL, else an\nembedded stand-in")
 	fs.IntVar(&cfg.pods, "pods", 3, "`number` of pods")
 	fs.Float64Var(&cfg.rate, "rate", 0, "`requests` per second, over all pods; 0: as many as make the scans of an\nunprotected expiry ask for five times the CPUs there are")
 	fs.DurationVar(&cfg.duration, "duration", 4*time.Second, "how long each of the three phases is under load")
@@ -54,6 +54,7 @@ func parse(args []string, errs io.Writer) (config, error) {
 	if err := fs.Parse(args); err != nil {
 		return cfg, err
 	}
+	cfg.redisURL = cmp.Or(cfg.redisURL, os.Getenv("REDIS_URL"))
 	cfg.rate = cmp.Or(cfg.rate, loadPerCPU*float64(runtime.GOMAXPROCS(0))/cfg.scan.Seconds())
 	if err := cfg.validate(fs.Args()); err != nil {
 		fmt.Fprintf(errs, "%v\nrun with -h for help\n", err)

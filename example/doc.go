@@ -14,7 +14,7 @@
 // With -serve there is no storm, and the pods stay up to be asked by hand:
 //
 //	go run ./example -serve
-//	curl -i localhost:8080/report        # X-Source: load, then store; Age grows
+//	curl -i localhost:8080/report        # X-Source: load, then store
 //	curl -i localhost:8081/report        # another pod: X-Source: store
 //	curl -i localhost:8081/product/p001
 //	curl -i -d 1299 localhost:8080/product/p001/price

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // small is a storm that any machine weathers.
 func small() config {
-	return config{pods: 3, rate: 100, duration: 700 * time.Millisecond, timeout: 5 * time.Second,
+	return config{pods: 3, rate: 100, duration: 600 * time.Millisecond, timeout: 5 * time.Second,
 		ttl: 200 * time.Millisecond, scan: 5 * time.Millisecond}
 }
 

@@ -37,7 +37,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	rds, err := openRedis(ctx, cfg.redisURL)
 	if err != nil {
-		return orInterrupted(ctx, err)
+		return unlessEnded(ctx, err)
 	}
 	defer rds.close()
 	fmt.Fprintln(out, "Redis:     ", rds.about)
@@ -49,7 +49,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, shop.close()) }()
 	cost, err := shop.fill(ctx, cfg.scan)
 	if err != nil {
-		return orInterrupted(ctx, err)
+		return unlessEnded(ctx, err)
 	}
 	fmt.Fprintf(out, "Database:   %d products, %d orders; the report scans them all, in %s when alone\n", numProducts, shop.orders, short(cost))
 
@@ -60,10 +60,10 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	return err
 }
 
-// orInterrupted drops an error that only says that ctx has ended.
-func orInterrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// unlessEnded returns err, or nil after ctx has ended, since err is then no more than a consequence.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

@@ -25,15 +25,16 @@ type loadFunc func(context.Context) (Report, error)
 
 // way makes a pod's protection. It may use store, or talk to Redis itself.
 type way struct {
-	name string
-	open func(cfg *config, rdb *redis.Client, store stampede.Store, load loadFunc) (protection, error)
+	name  string
+	about string
+	open  func(cfg *config, rdb *redis.Client, store stampede.Store, load loadFunc) (protection, error)
 }
 
 // ways are what the phases compare, herdgate last.
 var ways = []way{
-	{"no protection", newUnprotected},
-	{"in-pod singleflight", newCollapsed},
+	{"no protection", "GET, and on a miss load and SET", newUnprotected},
+	{"in-pod singleflight", "the same, but the callers of a pod share a load", newCollapsed},
 	herdgate,
 }
 
-var herdgate = way{"herdgate", newGuarded}
+var herdgate = way{"herdgate", "one load for all pods; callers get the last report meanwhile", newGuarded}

@@ -30,7 +30,9 @@ func openRedis(ctx context.Context, url string) (*redisServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-redis: %w", err)
 	}
-	rdb := redis.NewClient(opts)
+	once := *opts
+	once.MaxRetries, once.DialerRetries = -1, 1 // at the start, say at once that nobody is there
+	rdb := redis.NewClient(&once)
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 func serve(ctx context.Context, cfg config, rds *redisServer, shop *catalogue, out io.Writer) (err error) {
 	pods, err := openPods(ctx, &cfg, rds, shop, herdgate, shop.report)
 	if err != nil {
-		return orInterrupted(ctx, err)
+		return unlessEnded(ctx, err)
 	}
 	defer func() { err = errors.Join(err, closePods(pods)) }()
 	fmt.Fprintln(out)
