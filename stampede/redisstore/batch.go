@@ -20,9 +20,9 @@ const (
 // batch is under way at a time, so the busier Redis is, the larger they get. Only when an answer is
 // overdue the next one goes without waiting, on another connection.
 type batcher struct {
-	send     func(*batch)
-	timeout  time.Duration // of a batch, from its first caller
-	patience time.Duration // how long a batch waits for the one before it
+	send     func(*batch) (answered bool) // fills in out, and ends the batch
+	timeout  time.Duration                // of a batch, from its first caller
+	patience time.Duration                // how long a batch waits for the one before it
 
 	mu      sync.Mutex // protects what follows
 	queue   []*batch   // not yet sent, oldest first
@@ -39,15 +39,17 @@ func (b *batcher) idle() bool { return !b.busy.Load() }
 // batch is a number of keys that are asked for together, and those who wait for them. A caller joins it
 // only before it is sent, so that what it answers was in Redis during the call.
 type batch struct {
-	keys  []string
-	index map[string]int // by key; each is asked for once
-	sent  bool           // protected by batcher.mu
+	// These are protected by batcher.mu until it is sent.
+	keys    []string
+	index   map[string]int // by key; each is asked for once
+	sent    bool
+	hurried bool
+	timer   *time.Timer
 
-	out   []result // of each key; written by the sender before done
-	err   error    // of the whole; written before done
-	over  atomic.Bool
-	done  chan struct{}
-	timer *time.Timer
+	out  []result // of each key; written by the sender before done
+	err  error    // of the whole; written before done
+	over atomic.Bool
+	done chan struct{}
 }
 
 type result struct {
@@ -55,7 +57,7 @@ type result struct {
 	err error
 }
 
-func newBatcher(timeout time.Duration, send func(*batch)) *batcher {
+func newBatcher(timeout time.Duration, send func(*batch) bool) *batcher {
 	return &batcher{send: send, timeout: timeout, patience: timeout / 8, perSend: maxBatch}
 }
 
@@ -68,17 +70,7 @@ func (b *batcher) join(key string, spawn func(func()) bool) (*batch, int) {
 		x = b.queue[n-1]
 	} else {
 		x = &batch{done: make(chan struct{}), index: make(map[string]int)}
-		// It wakes twice: to go without waiting any longer, and to end.
-		hurried := false
-		x.timer = time.AfterFunc(b.patience, func() {
-			if hurried {
-				x.end(errTimeout)
-				return
-			}
-			hurried = true
-			x.timer.Reset(b.timeout - b.patience)
-			b.hurry(x, spawn)
-		})
+		x.timer = time.AfterFunc(b.patience, func() { b.overdue(x, spawn) })
 		b.queue = append(b.queue, x)
 	}
 	i, ok := x.index[key]
@@ -93,10 +85,17 @@ func (b *batcher) join(key string, spawn func(func()) bool) (*batch, int) {
 	return x, i
 }
 
-// hurry gives x a sender of its own if it still waits.
-func (b *batcher) hurry(x *batch, spawn func(func()) bool) {
+// overdue is called twice for a batch that has not ended: so that it goes without waiting any longer, if it
+// still waits, and to end it.
+func (b *batcher) overdue(x *batch, spawn func(func()) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if x.hurried {
+		x.end(errTimeout)
+		return
+	}
+	x.hurried = true
+	x.timer.Reset(b.timeout - b.patience)
 	if !x.sent && b.flying < maxFlying {
 		b.fly(spawn)
 	}
@@ -131,8 +130,7 @@ func (b *batcher) run() {
 		x.sent = true
 		b.mu.Unlock()
 
-		b.send(x)
-		if x.err == nil {
+		if b.send(x) {
 			b.learn(x)
 		}
 		if len(x.keys) > 1 {

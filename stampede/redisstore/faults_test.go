@@ -404,10 +404,10 @@ func TestShortDeadlinesAreNoFaultOfRedis(t *testing.T) {
 	r := newRigVia(t, shared.Server(t).Addr(), p.Addr(), nil)
 	key := r.key()
 	r.read(key)
-	p.SetDelay(0, 60*time.Millisecond)
+	p.SetDelay(0, 15*time.Millisecond) // a new connection waits for it three times
 	for range 10 {
 		for step, do := range steps {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
 			if err := do(ctx, r.Store, key); err == nil {
 				t.Errorf("%s succeeded", step)
 			} else if errors.Is(err, stampede.ErrUnavailable) {

@@ -33,7 +33,7 @@ type lanes struct {
 
 func (s *Store) newLane(node string, lone *loneClient) *lane {
 	l := &lane{node: node, lone: lone, turns: make(chan struct{}, s.opt.MaxConns)}
-	l.batcher = newBatcher(s.opt.Timeout, func(x *batch) { s.sendBatch(l, x) })
+	l.batcher = newBatcher(s.opt.Timeout, func(x *batch) bool { return s.sendBatch(l, x) })
 	l.breaker = newBreaker(s, node)
 	return l
 }

@@ -94,8 +94,8 @@ func (s *Store) readTogether(ctx context.Context, l *lane, name string) (stored,
 	}
 }
 
-// sendBatch asks for all keys of x in one pipeline.
-func (s *Store) sendBatch(l *lane, x *batch) {
+// sendBatch asks for all keys of x in one pipeline, and reports whether Redis answered.
+func (s *Store) sendBatch(l *lane, x *batch) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	pipe := s.rdb.Pipeline()
@@ -119,4 +119,5 @@ func (s *Store) sendBatch(l *lane, x *batch) {
 	s.stats.reads.Add(1)
 	s.stats.shared.Add(uint64(len(x.keys)))
 	x.end(nil)
+	return failed == nil
 }
