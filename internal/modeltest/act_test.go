@@ -170,7 +170,15 @@ func (w *world) deliver(c *command) {
 		case stampede.RoleLeader:
 			c.call.leads = c.answer.grant
 		case stampede.RoleFollower:
-			c.call.followed = true
+			c.call.follows = append(c.call.follows, el.Lease)
+			c.call.mustLoad = c.told && el.Entry.Freshness() == stampede.Dead && c.call.what.reads()
+		case stampede.RolePass, stampede.RoleBackOff:
+			c.call.marked = true
+		}
+	}
+	if c.op == opRenew && c.answer.holding == stampede.Taken {
+		for _, l := range w.loads {
+			l.taken = l.taken || l.grant != nil && l.grant.stamp == c.lease
 		}
 	}
 	if c.answer.err == nil {
@@ -257,6 +265,7 @@ func (w *world) disturb(a action) bool {
 			d := *c
 			d.stage, d.orphan, d.call, d.said = 0, true, nil, nil
 			w.note("a duplicate of:")
+			c.keys[0].lost = w.step
 			w.unrun = append(w.unrun, &d)
 			w.runCommand(&d)
 		}
@@ -350,6 +359,7 @@ func (w *world) loseTo(c *command) {
 		return
 	}
 	c.muted = true
+	c.keys[0].lost = w.step
 	if w.rng.IntN(2) == 0 {
 		c.said <- answer{err: errLost}
 		return
@@ -365,6 +375,9 @@ func (w *world) crash() bool {
 	p := alive[w.rng.IntN(len(alive))]
 	w.note("pod %d crashes", p.n)
 	p.crashed = true
+	for _, k := range w.keys {
+		k.lost = w.step
+	}
 	close(p.crash)
 	for _, c := range slices.Concat(w.unrun, w.unsaid) {
 		c.orphan = c.orphan || c.pod == p

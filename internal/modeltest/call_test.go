@@ -28,11 +28,14 @@ type call struct {
 	hasEnd     bool
 	returnedAt time.Duration
 	over       bool
-	leads      *grant        // that its flight has been answered with, and whose load has not begun
-	reading    int           // reads under way
-	reads      int           // begun
-	spent      time.Duration // on steps of the store that bear on the budget of the call
-	followed   bool
+	leads      *grant           // that its flight has been answered with, and whose load has not begun
+	reading    int              // reads under way
+	reads      int              // begun
+	spent      time.Duration    // on steps of the store that bear on the budget of the call
+	follows    []stampede.Stamp // leases that its flight was told are somebody else's
+	marked     bool             // its flight was told not to follow, by a marker
+	told       bool             // one of the loads that it followed has ended without a stored value
+	mustLoad   bool             // it was told, and is told to follow again
 
 	result   stampede.Result[int]
 	err      error
@@ -147,10 +150,12 @@ func (w *world) sent(c *command) {
 	case opRead:
 		c.call.reading++
 		c.call.reads++
+		c.call.follows, c.call.told = nil, false // another round, another flight
 		c.counted = true
 	case opElect:
 		// Later elections of a flight happen while its callers wait for a load anyway.
-		c.counted = !c.call.followed
+		c.counted = len(c.call.follows) == 0
+		c.told = c.call.told
 	}
 }
 
@@ -163,6 +168,9 @@ func (c *command) callID() int {
 
 // endStep takes note that a pod has its answer, or has given up.
 func (w *world) endStep(c *command) {
+	if c.op == opCommit && c.took > 0 {
+		c.pod.slowAt[c.keys[0].n] = w.step
+	}
 	if c.call == nil {
 		return
 	}

@@ -84,6 +84,34 @@ func (w *world) checkLoads() {
 	}
 }
 
+// checkUnleased looks for the reason why a load runs without a lease.
+func (w *world) checkUnleased(l *load) {
+	c, k := l.call, l.call.key
+	p := c.pod
+	switch {
+	case w.cfg.private: // a caller may have to load for itself
+	case c.marked, p.toldAt[k.n] >= c.begun: // the last load's value was not stored
+	case p.failedAt[k.n] >= c.begun, p.slowAt[k.n] >= c.begun: // the store does not answer
+	case w.committing(p, k): // nor does it say what became of a value
+	case w.waitTime() <= w.now()-c.begunAt: // it has waited for long enough
+	default:
+		w.fail("P1: load %d of %s runs without a lease, and pod %d had its answers", l.n, k.name, p.n)
+	}
+}
+
+// committing says whether the pod waits for the answer of a commit.
+func (w *world) committing(p *pod, k *register) bool {
+	waits := func(c *command) bool { return c.op == opCommit && c.pod == p && c.keys[0] == k && !c.orphan }
+	return slices.ContainsFunc(w.unrun, waits) || slices.ContainsFunc(w.unsaid, waits) || slices.ContainsFunc(w.silent, waits)
+}
+
+func (w *world) waitTime() time.Duration {
+	if d := w.cfg.opts.WaitTimeout; d > 0 {
+		return d
+	}
+	return w.cfg.opts.LoadTimeout
+}
+
 // slack is for what rounds to milliseconds.
 const slack = 2 * time.Millisecond
 

@@ -45,9 +45,11 @@ type command struct {
 	orphan  bool // nobody waits for the answer any more
 	counted bool // its time is on the budget of call
 	muted   bool // the pod gets no answer, or has got that there is none
+	told    bool // when it was sent, the pod knew that a load that it followed has brought nothing
 	twice   bool // it has run as a duplicate, too
 
-	stage  int // how much of it the store has done: Delete takes several steps
+	err    error // that the pod got
+	stage  int   // how much of it the store has done: Delete takes several steps
 	answer answer
 	said   chan answer // the answer, once
 }
@@ -88,6 +90,9 @@ func (p *pod) do(ctx context.Context, c *command) answer {
 		return answer{err: errGone}
 	default:
 	}
+	if err := ctx.Err(); err != nil { // a client does not send what nobody waits for
+		return answer{err: err}
+	}
 	w.mu.Lock()
 	w.inbox.commands = append(w.inbox.commands, c)
 	w.mu.Unlock()
@@ -114,7 +119,7 @@ func (p *pod) do(ctx context.Context, c *command) answer {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.took, c.orphan = time.Since(c.began), true
+	c.took, c.orphan, c.err = time.Since(c.began), true, a.err
 	w.inbox.failed = append(w.inbox.failed, c)
 	if c.op == opElect {
 		w.inbox.commands = append(w.inbox.commands, &command{op: opGhost, pod: p, keys: c.keys, ballot: c.ballot, orphan: true})

@@ -125,6 +125,9 @@ func (w *world) elect(k *register, c *command) {
 		k.lease = lease{role: stampede.RoleFollower, stamp: w.stamp(c.ballot.Token), until: now + c.ballot.Length}
 		k.lease.grant = &grant{w.step, k, k.lease.stamp, unseen}
 		w.saw(sawGrant)
+		if c.orphan {
+			k.lost = w.step
+		}
 		fallthrough
 	case k.lease.role == stampede.RoleFollower && k.lease.stamp.Token() == c.ballot.Token:
 		el.Role, el.Lease = stampede.RoleLeader, k.lease.stamp

@@ -27,13 +27,14 @@ type load struct {
 	source   int // what it has read of the source
 	read     bool
 	stores   bool // its value may be stored
+	taken    bool // the pod knows that another one has the lease
 	timedOut bool // LoadTimeout has passed, and that was noted
 	released bool // it has let those go who waited for it
 	how      end
 	value    int
 	ttl      time.Duration // of its value
-	err      error // what it returned
-	cause    error // why its ctx ended before it did
+	err      error         // what it returned
+	cause    error         // why its ctx ended before it did
 }
 
 // order is what the scheduler tells a loader.
@@ -158,6 +159,10 @@ func (w *world) loadBegan(l *load) {
 	if l.about != nil && l.about.Leased() != (l.grant != nil) {
 		w.fail("load %d: Leased() = %v", l.n, l.about.Leased())
 	}
+	if l.grant == nil {
+		w.checkUnleased(l)
+	}
+	c.mustLoad = false
 	w.loads, w.all = append(w.loads, l), append(w.all, l)
 	w.saw(sawLoad)
 	if l.grant == nil {
@@ -212,7 +217,7 @@ func (w *world) loadEnded(l *load) {
 	}
 	// Nobody but a load that is one caller's own ends because its caller leaves.
 	own := l.grant == nil && w.cfg.private
-	if l.cause != nil && !own && !errors.Is(l.cause, stampede.ErrLoadTimeout) && !errors.Is(l.cause, stampede.ErrLeaseLost) {
+	if l.cause != nil && !own && !errors.Is(l.cause, stampede.ErrLoadTimeout) && !(l.taken && errors.Is(l.cause, stampede.ErrLeaseLost)) {
 		w.fail("P6: the ctx of load %d had ended with %v before the load did", l.n, l.cause)
 	}
 }

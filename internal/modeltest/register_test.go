@@ -24,6 +24,7 @@ type register struct {
 
 	softStep    int           // the last step at which a lease ended without another entry,
 	softAt      time.Duration // and the time
+	lost        int           // the last step at which something happened that may leave a lease without an owner
 	leaseTimeUp time.Duration // when a lease last ended by itself
 }
 

@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/herdgate/herdgate/stampede"
@@ -81,7 +82,7 @@ func (w *world) mayWait(c *call) bool {
 		return false
 	}
 	k := c.key
-	if k.lease.role == stampede.RoleFollower || w.justUp(k) {
+	if k.lease.role == stampede.RoleFollower && w.ownerless(k) || w.justUp(k) {
 		return true
 	}
 	for _, l := range w.loads {
@@ -100,6 +101,12 @@ func (w *world) mayWait(c *call) bool {
 // doze is how long a follower may sleep beyond the end of the lease that it follows: a little by its own
 // dice, and as long as the answer took that told it of the lease.
 func (w *world) doze() time.Duration { return w.cfg.opts.Lease/20 + w.cfg.opts.StoreBudget + slack }
+
+// ownerless says whether there is a reason for a lease to stand: a load, or something that went wrong
+// since it was granted.
+func (w *world) ownerless(k *register) bool {
+	return k.lost >= k.lease.grant.step || slices.ContainsFunc(w.loads, func(l *load) bool { return l.grant == k.lease.grant })
+}
 
 // justUp says whether a lease of k has ended by itself so lately that a follower need not have noticed.
 func (w *world) justUp(k *register) bool {

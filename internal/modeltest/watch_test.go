@@ -1,6 +1,8 @@
 package modeltest
 
 import (
+	"slices"
+
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -73,6 +75,13 @@ func (x *watch) move() {
 
 // tell hands over a change. Who has many unread will look anyway, so that only reasons are kept.
 func (x *watch) tell(c stampede.Change) {
+	w := x.pod.w
+	if c.Unstored != (stampede.Stamp{}) {
+		x.pod.toldAt[x.key.n] = w.step
+		for _, call := range w.calls {
+			call.told = call.told || call.pod == x.pod && call.key == x.key && slices.Contains(call.follows, c.Unstored)
+		}
+	}
 	for {
 		select {
 		case x.changes <- c:

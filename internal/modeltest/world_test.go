@@ -166,6 +166,10 @@ func (w *world) collect() {
 	}
 	for _, c := range in.failed {
 		c.pod.failedAt[c.keys[0].n] = w.step
+		c.keys[0].lost = w.step
+		if c.err == context.Canceled && (c.op == opElect || c.op == opCommit || c.op == opFail || c.op == opRelease) { //nolint:errorlint // as is
+			w.fail("P6: the %v of %s was cancelled", c.op, c.keys[0].name)
+		}
 		w.endStep(c)
 	}
 	w.unrun = append(w.unrun, in.commands...)
@@ -189,6 +193,16 @@ func (w *world) collect() {
 	}
 	w.checkLoads()
 	w.checkCalls()
+	for _, c := range w.calls {
+		if c.mustLoad {
+			w.fail("P3: call %d follows another load, after one that it was told has ended without a stored value", c.id)
+		}
+	}
+	for _, l := range w.loads {
+		if l.taken && context.Cause(l.ctx) == nil {
+			w.fail("P8: load %d has lost its lease to another pod, and its ctx goes on", l.n)
+		}
+	}
 }
 
 // pod is a guard and its view of the store.
@@ -202,6 +216,8 @@ type pod struct {
 	crashed  bool
 	failedAt []int // by key: the last step at which a command of it failed
 	dropped  []int // by key: the last step at which a Delete, Set or Expire of its own returned
+	toldAt   []int // by key: the last step at which it heard of a load without a stored value
+	slowAt   []int // by key: the last step at which a commit of its own was answered late
 	hush     []int // by key: the last step at which it may have got a reason not to load behind
 	hushAt   []time.Duration
 	drops    func(string)
@@ -210,9 +226,9 @@ type pod struct {
 func (w *world) newPod() {
 	n := len(w.keys)
 	p := &pod{w: w, n: len(w.pods), crash: make(chan struct{}), gone: make(chan struct{}),
-		failedAt: make([]int, n), dropped: make([]int, n), hush: make([]int, n), hushAt: make([]time.Duration, n)}
+		failedAt: make([]int, n), toldAt: make([]int, n), slowAt: make([]int, n), dropped: make([]int, n), hush: make([]int, n), hushAt: make([]time.Duration, n)}
 	for i := range n {
-		p.failedAt[i], p.dropped[i], p.hush[i] = -1, -1, -1
+		p.failedAt[i], p.toldAt[i], p.slowAt[i], p.dropped[i], p.hush[i] = -1, -1, -1, -1, -1
 	}
 	g, err := stampede.New[int](p, &w.cfg.opts)
 	if err != nil {
