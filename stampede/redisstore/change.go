@@ -11,10 +11,14 @@ import (
 	"github.com/herdgate/herdgate/stampede"
 )
 
-// chunk is how many keys Delete sends at once.
-const chunk = 128
+const (
+	// deleteAtOnce is how many keys Delete sends in one pipeline.
+	deleteAtOnce = 128
+	// expireAtOnce is how many keys Expire sends, one after the other, within one Options.Timeout.
+	expireAtOnce = 8
+)
 
-// named is how many failed keys an error of Delete or Expire names; the others are counted.
+// named is how many failed keys an error of Delete or Expire names; all are counted.
 const named = 8
 
 // Set implements [stampede.Store].
@@ -38,7 +42,7 @@ func (s *Store) Set(ctx context.Context, key stampede.Key, e stampede.Entry) err
 
 // Expire implements [stampede.Store].
 func (s *Store) Expire(ctx context.Context, keys ...stampede.Key) error {
-	return s.each(ctx, "expire", keys, func(ctx context.Context, some []stampede.Key, ns []names, errs []error) {
+	return s.each(ctx, "expire", expireAtOnce, keys, func(ctx context.Context, some []stampede.Key, ns []names, errs []error) {
 		for i := range some {
 			n := &ns[i]
 			stamp := stampede.NewStamp()
@@ -50,7 +54,7 @@ func (s *Store) Expire(ctx context.Context, keys ...stampede.Key) error {
 
 // Delete implements [stampede.Store].
 func (s *Store) Delete(ctx context.Context, keys ...stampede.Key) error {
-	return s.each(ctx, "delete", keys, s.delete)
+	return s.each(ctx, "delete", deleteAtOnce, keys, s.delete)
 }
 
 // delete removes entry and lease in one command, then publishes: a waiter that is woken must find nothing.
@@ -87,64 +91,89 @@ func (s *Store) delete(ctx context.Context, keys []stampede.Key, ns []names, err
 	}
 }
 
-// each applies op to keys, some at a time, and joins what failed. After a chunk that Redis did not answer
-// the rest is not tried.
+// each applies op to keys, up to n at a time, and joins what failed. After n that a server did not answer,
+// its other keys are not tried.
 func (s *Store) each(
-	ctx context.Context, step string, keys []stampede.Key,
+	ctx context.Context, step string, n int, keys []stampede.Key,
 	op func(ctx context.Context, some []stampede.Key, ns []names, errs []error),
 ) error {
-	ns := make([]names, len(keys))
+	type group struct {
+		keys  []stampede.Key
+		names []names
+	}
+	groups := map[*lane]*group{}
 	var bad []error
-	for i, key := range keys {
+	for _, key := range keys {
 		n, err := namesOf(key)
 		if err != nil {
 			bad = append(bad, wrap(step, key, err))
+			continue
 		}
-		ns[i] = n
+		l := s.lanes.of(n.entry())
+		g := groups[l]
+		if g == nil {
+			g = &group{}
+			groups[l] = g
+		}
+		g.keys, g.names = append(g.keys, key), append(g.names, n)
 	}
 	if len(bad) > 0 {
 		return errors.Join(bad...)
 	}
-	var errs []error
-	failed := 0
-	for from := 0; from < len(keys); from += chunk {
-		to := min(from+chunk, len(keys))
-		some, names := keys[from:to], ns[from:to]
-		answers, err := do(ctx, s, names[0].entry(), func(ctx context.Context) ([]error, error) {
-			answers := make([]error, len(some))
-			op(ctx, some, names, answers)
-			for _, err := range answers {
-				if err != nil && !answered(err) {
-					return answers, err
+	f := failures{step: step, of: len(keys)}
+	for _, g := range groups {
+		for from := 0; from < len(g.keys); from += n {
+			to := min(from+n, len(g.keys))
+			some, names := g.keys[from:to], g.names[from:to]
+			answers, err := do(ctx, s, names[0].entry(), func(ctx context.Context) ([]error, error) {
+				answers := make([]error, len(some))
+				op(ctx, some, names, answers)
+				for _, err := range answers {
+					if err != nil && !answered(err) {
+						return answers, err
+					}
+				}
+				return answers, nil
+			}, nil)
+			for i, key := range some {
+				if answers != nil {
+					f.add(key, answers[i])
+				} else {
+					f.add(key, err)
 				}
 			}
-			return answers, nil
-		}, nil)
-		for i := range some {
-			e := err
-			if answers != nil {
-				e = answers[i]
+			if err != nil {
+				f.count += len(g.keys) - to
+				break
 			}
-			if e == nil {
-				continue
-			}
-			if failed++; failed <= named {
-				errs = append(errs, wrap(step, some[i], e))
-			}
-		}
-		if err != nil {
-			failed += len(keys) - to
-			break
 		}
 	}
-	if failed == 0 {
+	return f.join()
+}
+
+// failures collects what failed of many keys. It names some and counts all.
+type failures struct {
+	step  string
+	of    int
+	count int
+	errs  []error
+}
+
+func (f *failures) add(key stampede.Key, err error) {
+	if err == nil {
+		return
+	}
+	if f.count++; len(f.errs) < named {
+		f.errs = append(f.errs, wrap(f.step, key, err))
+	}
+}
+
+func (f *failures) join() error {
+	switch {
+	case f.count == 0:
 		return nil
+	case f.of == 1:
+		return f.errs[0]
 	}
-	if failed > len(errs) {
-		errs = append(errs, fmt.Errorf("redisstore: %s: and %d more keys", step, failed-len(errs)))
-	}
-	if failed < len(keys) || len(keys) > 1 {
-		errs = append([]error{fmt.Errorf("redisstore: %s failed for %d of %d keys", step, failed, len(keys))}, errs...)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append([]error{fmt.Errorf("redisstore: %s failed for %d of %d keys, the first", f.step, f.count, f.of)}, f.errs...)...)
 }

@@ -131,7 +131,7 @@ func deriveCluster(from *redis.ClusterOptions, timeout time.Duration, maxConns i
 func (c *clients) close() {
 	_ = c.main.Close()
 	if c.lone != nil {
-		_ = c.lone.rdb.Close()
+		_ = c.lone.close()
 	}
 }
 

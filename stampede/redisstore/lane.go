@@ -16,6 +16,7 @@ type lane struct {
 	batcher *batcher
 	turns   chan struct{} // holds an element for each request that is no read
 	breaker *breaker
+	used    atomic.Bool // since the last look for nodes that have left
 }
 
 // lanes finds the lane of a key.
@@ -48,14 +49,32 @@ func (ls *lanes) of(name string) *lane {
 		return ls.main // a slot without a node
 	}
 	addr := node.Options().Addr
-	if l, ok := ls.nodes.Load(addr); ok {
-		return l.(*lane)
+	l, ok := ls.nodes.Load(addr)
+	if !ok {
+		l = ls.add(addr, node)
 	}
+	x := l.(*lane)
+	if !x.used.Load() {
+		x.used.Store(true)
+	}
+	return x
+}
+
+// add makes a lane for a node that was not seen before. Nodes come and go, under new addresses where they run in
+// containers: a lane that was not used since the last one was added is given up.
+func (ls *lanes) add(addr string, node *redis.Client) any {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l, ok := ls.nodes.Load(addr); ok {
-		return l.(*lane)
+		return l
 	}
+	ls.nodes.Range(func(addr, l any) bool {
+		if x := l.(*lane); !x.used.Swap(false) {
+			ls.nodes.Delete(addr)
+			_ = x.lone.close() // who still reads on it takes the other way
+		}
+		return true
+	})
 	l := ls.store.newLane(addr, newLoneClient(*node.Options()))
 	ls.nodes.Store(addr, l)
 	return l

@@ -26,6 +26,7 @@ type loneClient struct {
 
 	ready   atomic.Bool // there is, or was lately, a connection to read on
 	opening atomic.Bool
+	closed  atomic.Bool
 }
 
 var errNoSpare = errors.New("redisstore: no connection at hand")
@@ -49,27 +50,33 @@ func newLoneClient(o redis.Options) *loneClient {
 	return l
 }
 
-// warm opens connections in the background, if nobody does.
+// warm opens connections in the background, if nobody does, in place of those that may be dead by now.
 func (l *loneClient) warm(ctx context.Context, spawn func(func()) bool) {
 	if !l.opening.CompareAndSwap(false, true) {
 		return
 	}
 	spawn(func() {
 		defer l.opening.Store(false)
+		l.drain()
 		for range few {
 			conn, err := l.open(ctx) // bounded by the dialer
 			if err != nil {
 				return
 			}
-			select {
-			case l.spare <- conn:
-				l.ready.Store(true)
-			default:
-				_ = conn.Close()
-				return
-			}
+			l.spare <- conn // there is room: only this goroutine puts anything there
+			l.ready.Store(true)
+		}
+		if l.closed.Load() {
+			l.drain()
 		}
 	})
+}
+
+// close closes the client and what was opened for it.
+func (l *loneClient) close() error {
+	l.closed.Store(true)
+	l.drain()
+	return l.rdb.Close()
 }
 
 // read asks for what is stored at key, by the deadline.
@@ -85,7 +92,7 @@ func (l *loneClient) read(key string, deadline time.Time) (stored, error) {
 	return s, err
 }
 
-// drain closes what was opened and not used. No opener may run any more.
+// drain closes what was opened and not used.
 func (l *loneClient) drain() {
 	for {
 		select {

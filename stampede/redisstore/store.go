@@ -74,15 +74,10 @@ func (s *Store) Close() error {
 	err := s.rdb.Close()
 	s.lanes.all(func(l *lane) {
 		if l.lone != nil {
-			err = errors.Join(err, l.lone.rdb.Close())
+			err = errors.Join(err, l.lone.close())
 		}
 	})
 	s.wg.Wait()
-	s.lanes.all(func(l *lane) {
-		if l.lone != nil {
-			l.lone.drain()
-		}
-	})
 	return err
 }
 

@@ -70,9 +70,9 @@ func storedReply(left, data any) (stored, error) {
 	if !ok {
 		return stored{}, fmt.Errorf("redisstore: script answered %T for a PTTL", left)
 	}
-	s := stored{left: time.Duration(ms)}
+	s := stored{left: time.Duration(ms)} // -1 and -2 stay as they are
 	if ms >= 0 {
-		s.left *= time.Millisecond
+		s.left = time.Duration(ms) * time.Millisecond
 	}
 	switch v := data.(type) {
 	case nil:
