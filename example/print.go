@@ -47,6 +47,10 @@ func printSummary(out io.Writer, results []result) {
 		"herdgate; of 100 callers 99 had their answer, or an error, within %s, %s and %s.\n",
 		ratio(a.loads, a.expiries), ratio(b.loads, b.expiries), ratio(c.loads, c.expiries),
 		at(a.took, 99), at(b.took, 99), at(c.took, 99))
+	if 4*a.errors > len(a.took) {
+		fmt.Fprintf(out, "Without protection %d of %d requests failed: scans piled up until none of them ended in time, so that\n"+
+			"nothing refilled the cache.\n", a.errors, len(a.took))
+	}
 }
 
 // at returns the time within which p percent of requests ended.
@@ -61,6 +65,9 @@ func at(took []time.Duration, p int) string {
 func ratio(a, b int) string {
 	if b == 0 {
 		return "-"
+	}
+	if a >= 10*b {
+		return fmt.Sprintf("%.0f", float64(a)/float64(b))
 	}
 	return fmt.Sprintf("%.1f", float64(a)/float64(b))
 }
