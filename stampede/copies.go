@@ -59,6 +59,16 @@ func (c *copies[T]) dropped(key string) *uint32 { return &c.drops[maphash.String
 
 // put keeps what a step brought that began at the given time, with that many drops before.
 func (c *copies[T]) put(key string, e *Entry, v T, begun time.Time, drops uint32) {
+	c.keepOne(key, e, v, begun, drops, false)
+}
+
+// putUnstored keeps what a load without a lease brought. It was not stored: as long as the store does
+// not answer, the next load of the key is as far away as after any other.
+func (c *copies[T]) putUnstored(key string, e *Entry, v T, begun time.Time, drops uint32) {
+	c.keepOne(key, e, v, begun, drops, true)
+}
+
+func (c *copies[T]) keepOne(key string, e *Entry, v T, begun time.Time, drops uint32, unstored bool) {
 	if c == nil {
 		return
 	}
@@ -71,13 +81,21 @@ func (c *copies[T]) put(key string, e *Entry, v T, begun time.Time, drops uint32
 		c.lru.Remove(key)
 		return
 	}
+	var reload time.Time
+	if unstored {
+		rare := rarely(e.TTL)
+		reload = begun.Add(rare + rand.N(rare))
+	}
 	if p, ok := c.lru.Get(key); ok {
 		if p.stamp == e.Stamp && p.reload.IsZero() {
 			return
 		}
+		if unstored && p.reload.After(begun) {
+			reload = p.reload // set when this load was started
+		}
 		c.lru.Remove(key) // so that its bytes are counted off
 	}
-	p := &pocket[T]{stamp: e.Stamp, value: v, size: int64(len(e.Data) + pocketSize), ttl: e.TTL,
+	p := &pocket[T]{stamp: e.Stamp, value: v, size: int64(len(e.Data) + pocketSize), ttl: e.TTL, reload: reload,
 		stale: begun.Add(e.FreshFor()), end: begun.Add(e.Left)}
 	if p.size > c.bound {
 		return
@@ -112,7 +130,7 @@ func (c *copies[T]) get(key string) (p pocket[T], reload, ok bool) {
 		c.lru.Remove(key)
 		return p, false, false
 	}
-	if rare := reloadEvery * found.ttl; now.After(found.stale) {
+	if rare := rarely(found.ttl); now.After(found.stale) {
 		switch {
 		case found.reload.IsZero():
 			found.reload = now.Add(rand.N(rare))
@@ -125,6 +143,10 @@ func (c *copies[T]) get(key string) (p pocket[T], reload, ok bool) {
 
 // reloadEvery is how many TTLs pass between loads of a key in a pod that the store does not answer.
 const reloadEvery = 4
+
+func rarely(ttl time.Duration) time.Duration {
+	return reloadEvery * min(max(ttl, time.Millisecond), maxTTL)
+}
 
 func (c *copies[T]) drop(key string) {
 	if c == nil {

@@ -79,6 +79,11 @@ func (l *lifecycle) close() <-chan struct{} {
 func (l *lifecycle) shutdown(ctx context.Context) error {
 	idle := l.close()
 	select {
+	case <-idle: // whatever has become of ctx
+		return nil
+	default:
+	}
+	select {
 	case <-idle:
 		return nil
 	case <-ctx.Done():

@@ -59,18 +59,18 @@ func (l *Load[T]) Previous() (T, bool) { return l.prev, l.has }
 // TTL sets how long this value is fresh, without jitter. Not above zero: it is not stored.
 func (l *Load[T]) TTL(d time.Duration) {
 	l.say(func(s *settings) {
-		s.ttl = d
+		s.ttl = bounded(d)
 		s.dontStore = s.dontStore || d <= 0
 	})
 }
 
 // StaleFor sets how long after TTL this value is served stale at once. Not above zero: not at all.
-func (l *Load[T]) StaleFor(d time.Duration) { l.say(func(s *settings) { s.staleFor = max(d, 0) }) }
+func (l *Load[T]) StaleFor(d time.Duration) { l.say(func(s *settings) { s.staleFor = bounded(d) }) }
 
 // StaleIfError sets how long after TTL this value is kept for when loads fail. Not above zero: not
 // longer than StaleFor.
 func (l *Load[T]) StaleIfError(d time.Duration) {
-	l.say(func(s *settings) { s.staleIfError = max(d, 0) })
+	l.say(func(s *settings) { s.staleIfError = bounded(d) })
 }
 
 // DoNotStore keeps this value out of the store. Callers of this pod who waited for it get it; pods
@@ -109,6 +109,14 @@ func (l *Load[T]) NotModified() (T, error) {
 		return l.prev, ErrNoPrevious
 	}
 	return l.prev, nil
+}
+
+// bounded keeps what a loader says within what a store can keep: whole milliseconds, and no overflow.
+func bounded(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return min(max(d, time.Millisecond), maxTTL)
 }
 
 func (l *Load[T]) say(f func(*settings)) {

@@ -1,0 +1,13 @@
+package stampede
+
+// EarlyRefresh is the decision of one pod when to load early.
+type EarlyRefresh struct{ x earlyRefresh }
+
+// NewEarlyRefresh draws anew, as a pod does.
+func NewEarlyRefresh(beta float64) *EarlyRefresh { return &EarlyRefresh{newEarlyRefresh(beta)} }
+
+// Due says whether to load e now.
+func (e *EarlyRefresh) Due(entry *Entry) bool { return e.x.due(entry) }
+
+// CheckMsgpack is what data has to pass before it is decoded.
+var CheckMsgpack = checkMsgpack
