@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // result is what a phase has measured.
@@ -53,12 +54,9 @@ func phase(ctx context.Context, cfg *config, rds *redisServer, shop *catalogue, 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, closePods(pods)) }()
-	defer func() { err = errors.Join(err, cleanUp(pods)) }()
+	defer cleanUp(pods[0].reports)
 
-	if err := pods[0].reports.drop(ctx); err != nil {
-		return r, err
-	}
-	if _, err := pods[0].reports.get(ctx); err != nil {
+	if err := warmUp(ctx, pods[0].reports); err != nil {
 		return r, err
 	}
 	m.reset()
@@ -74,9 +72,22 @@ func phase(ctx context.Context, cfg *config, rds *redisServer, shop *catalogue, 
 	return r, nil
 }
 
+// warmUp has a report of now stored.
+func warmUp(ctx context.Context, reports protection) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := retry(ctx, reports.drop); err != nil {
+		return err
+	}
+	_, err := reports.get(ctx)
+	return err
+}
+
 // cleanUp leaves nothing of the report in Redis.
-func cleanUp(pods []*pod) error {
+func cleanUp(reports protection) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	return pods[0].reports.drop(ctx)
+	if err := retry(ctx, reports.drop); err != nil {
+		logger.Warn("the report is left in Redis, until it expires", "error", err)
+	}
 }

@@ -47,17 +47,11 @@ func (p *products) setPrice(ctx context.Context, id string, cents int) error {
 	// The price is written: a client that leaves now must not keep the others from seeing it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	var err error
-	for wait := 50 * time.Millisecond; ; wait *= 2 {
-		if err = p.guard.Delete(ctx, id); err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			// TTL and StaleFor bound what is left. A service that cannot live with that writes an
-			// outbox row in the same transaction, and deletes until Delete returns nil.
-			return fmt.Errorf("%w: %w", errMayBeStale, err)
-		}
+	err := retry(ctx, func(ctx context.Context) error { return p.guard.Delete(ctx, id) })
+	if err != nil {
+		// TTL and StaleFor bound what is left. A service that cannot live with that writes an outbox
+		// row in the transaction of the price, and deletes until Delete returns nil.
+		return fmt.Errorf("%w: %w", errMayBeStale, err)
 	}
+	return nil
 }
