@@ -17,7 +17,7 @@ func TestConcurrentReadsShareRequests(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
 	p := redistest.Proxy(t, srv.Addr())
-	r := newRigVia(t, srv.Addr(), p.Addr(), nil)
+	r := newRigVia(t, srv.Addr(), p.Addr(), patient)
 	keys := []stampede.Key{r.key(), r.key(), r.key()}
 	for _, key := range keys {
 		r.ok(r.Set(t.Context(), key, value(key.Key)))
@@ -74,7 +74,7 @@ func TestOverdueBatchHoldsUpNobodyElse(t *testing.T) {
 
 func TestLargeEntriesAreReadByMany(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	var keys []stampede.Key
 	for range 16 {
 		key := r.key()

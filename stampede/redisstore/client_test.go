@@ -69,7 +69,7 @@ func TestGivenClientIsLeftAlone(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), PoolSize: 1, PipelinePoolSize: -1})
 	defer rdb.Close()
 	before := *rdb.Options()
-	s, err := redisstore.New(rdb, nil)
+	s, err := redisstore.New(rdb, patient)
 	must(t, err)
 	var wg sync.WaitGroup
 	wg.Go(func() { rdb.BLPop(t.Context(), 10*time.Second, "list") })
@@ -100,8 +100,8 @@ func TestGivenClientIsLeftAlone(t *testing.T) {
 func TestReplicaRoutingIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	c := shared.Cluster(t)
-	s := open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadOnly: true, RouteRandomly: true}), nil)
-	for i := range 200 {
+	s := open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadOnly: true, RouteRandomly: true}), patient)
+	for i := range 50 {
 		key := stampede.Key{Space: "routing", Key: strings.Repeat("k", i+1)}
 		must(t, s.Set(t.Context(), key, value("x")))
 		if e, err := s.Read(t.Context(), key); err != nil || string(e.Data) != "x" {
@@ -156,7 +156,7 @@ func (l *log) String() string {
 func TestFaultsOfTheSetUpAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var out log
-	opt := &redisstore.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}
+	opt := &redisstore.Options{Timeout: patient.Timeout, Logger: slog.New(slog.NewTextHandler(&out, nil))}
 	logged := func(what string) {
 		t.Helper()
 		redistest.Eventually(t, 5*time.Second, func() bool { return strings.Contains(out.String(), what) })
@@ -196,11 +196,11 @@ func TestFaultsOfTheSetUpAreLoggedOnce(t *testing.T) {
 func TestMinimalRightsSuffice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	r.do("ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~test:*", "&test:*",
 		"+get", "+pttl", "+set", "+del", "+unlink", "+pexpire", "+getrange", "+setrange", "+time",
 		"+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe", "+ping", "+hello")
-	s := open(t, redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret"}), nil)
+	s := open(t, redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret"}), patient)
 	key := r.key()
 	a := &rig{t, s, r.rdb}
 	w := a.watch(key)

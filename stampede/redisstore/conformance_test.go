@@ -12,6 +12,9 @@ import (
 	"github.com/herdgate/herdgate/stampede/stampedetest"
 )
 
+// patient are the options of tests that are not about time limits: the machine may be busy.
+var patient = &redisstore.Options{Timeout: 5 * time.Second}
+
 // open returns a store on rdb. Both are closed with t.
 func open(t testing.TB, rdb redis.UniversalClient, o *redisstore.Options) *redisstore.Store {
 	t.Helper()
@@ -32,7 +35,7 @@ func TestStoreOnMiniredis(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	stampedetest.TestStore(t, func(t *testing.T) stampede.Store {
-		return open(t, redis.NewClient(&redis.Options{Addr: m.Addr()}), nil)
+		return open(t, redis.NewClient(&redis.Options{Addr: m.Addr()}), patient)
 	}, stampedetest.Advance(func(_ stampede.Store, d time.Duration) { m.FastForward(d) }))
 }
 
@@ -40,7 +43,7 @@ func TestStoreOnARealServer(t *testing.T) {
 	t.Parallel()
 	srv := shared.Server(t)
 	stampedetest.TestStore(t, func(t *testing.T) stampede.Store {
-		return open(t, redis.NewClient(&redis.Options{Addr: srv.Addr()}), nil)
+		return open(t, redis.NewClient(&redis.Options{Addr: srv.Addr()}), patient)
 	})
 }
 
@@ -50,7 +53,7 @@ func TestStoreBehindSentinel(t *testing.T) {
 	stampedetest.TestStore(t, func(t *testing.T) stampede.Store {
 		return open(t, redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: sen.MasterName(), SentinelAddrs: sen.Addrs(),
-		}), nil)
+		}), patient)
 	})
 }
 
@@ -58,6 +61,6 @@ func TestStoreOnACluster(t *testing.T) {
 	t.Parallel()
 	c := shared.Cluster(t)
 	stampedetest.TestStore(t, func(t *testing.T) stampede.Store {
-		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}), nil)
+		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}), patient)
 	})
 }

@@ -70,7 +70,7 @@ func TestDeadlinesHoldWhateverRedisDoes(t *testing.T) {
 		},
 		"refused": func(t *testing.T) (*redisstore.Store, func()) {
 			p := redistest.Proxy(t, shared.Server(t).Addr())
-			return newRig(t, p.Addr(), nil).Store, func() { must(t, p.RefuseNew(true)); p.CloseConns() }
+			return newRig(t, p.Addr(), nil).Store, func() { must(t, p.RefuseNew(true)); gone(t, p) }
 		},
 		"dial hangs": func(t *testing.T) (*redisstore.Store, func()) {
 			p := redistest.Proxy(t, shared.Server(t).Addr())
@@ -85,7 +85,7 @@ func TestDeadlinesHoldWhateverRedisDoes(t *testing.T) {
 					return net.Dial(network, addr)
 				},
 			})
-			return open(t, rdb, nil), func() { hangs.Store(true); p.CloseConns() }
+			return open(t, rdb, nil), func() { hangs.Store(true); gone(t, p) }
 		},
 	} {
 		for _, warm := range []bool{false, true} {
@@ -98,6 +98,8 @@ func TestDeadlinesHoldWhateverRedisDoes(t *testing.T) {
 					must(t, s.Set(t.Context(), k, value("x")))
 				}
 				fault()
+				// A connection may have been on its way.
+				redistest.Eventually(t, 5*time.Second, func() bool { return s.Health(t.Context()) != nil })
 				for step, do := range steps {
 					for _, limit := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Minute} {
 						ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -116,6 +118,20 @@ func TestDeadlinesHoldWhateverRedisDoes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// gone closes the connections of p, and those that were just being accepted.
+func gone(t testing.TB, p *faultproxy.Proxy) {
+	t.Helper()
+	calm := 0
+	redistest.Eventually(t, 5*time.Second, func() bool {
+		p.CloseConns()
+		if p.Stats().Open > 0 {
+			calm = 0
+		}
+		calm++
+		return calm > 3
+	})
 }
 
 func must(t testing.TB, err error) {
@@ -250,7 +266,7 @@ func TestElectThatAStoppedServerRunsLaterIsFollowedUp(t *testing.T) {
 func TestResentElectLeads(t *testing.T) {
 	t.Parallel()
 	p := redistest.Proxy(t, shared.Server(t).Addr())
-	r := newRigVia(t, shared.Server(t).Addr(), p.Addr(), nil)
+	r := newRigVia(t, shared.Server(t).Addr(), p.Addr(), patient)
 	r.lead(r.key())
 	for range 5 {
 		key := r.key()
@@ -279,7 +295,7 @@ func TestResentElectLeads(t *testing.T) {
 func TestLateCopyOfElectRevivesNothing(t *testing.T) {
 	t.Parallel()
 	p := redistest.Proxy(t, shared.Server(t).Addr())
-	r := newRigVia(t, shared.Server(t).Addr(), p.Addr(), nil)
+	r := newRigVia(t, shared.Server(t).Addr(), p.Addr(), patient)
 	r.lead(r.key())
 	for end, f := range map[string]func(stampede.Key) error{
 		"Delete": func(k stampede.Key) error { return r.Delete(t.Context(), k) },
@@ -357,7 +373,7 @@ func TestCancelledReadsLeaveConnectionsInOrder(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
 	p := redistest.Proxy(t, srv.Addr())
-	r := newRigVia(t, srv.Addr(), p.Addr(), nil)
+	r := newRigVia(t, srv.Addr(), p.Addr(), patient)
 	keys := make([]stampede.Key, 20)
 	for i := range keys {
 		keys[i] = r.key()
@@ -474,7 +490,7 @@ func every(pause time.Duration, n int, f func()) {
 func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	stop := traffic(r)
 	every(5*time.Millisecond, 50, func() { r.do("SCRIPT", "FLUSH") })
 	if calls, errs := stop(); len(errs) > 0 {
@@ -488,7 +504,7 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 func TestKilledConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	stop := traffic(r)
 	every(60*time.Millisecond, 6, func() { r.do("CLIENT", "KILL", "TYPE", "normal") })
 	if calls, errs := stop(); len(errs) > 0 {
@@ -536,7 +552,7 @@ func TestBreakerTakesTheCostAwayAndComesBack(t *testing.T) {
 		"refused": func(t *testing.T) (string, string, func(), func()) {
 			srv := redistest.Server(t)
 			p := redistest.Proxy(t, srv.Addr())
-			return srv.Addr(), p.Addr(), func() { must(t, p.RefuseNew(true)); p.CloseConns() }, func() { must(t, p.RefuseNew(false)) }
+			return srv.Addr(), p.Addr(), func() { must(t, p.RefuseNew(true)); gone(t, p) }, func() { must(t, p.RefuseNew(false)) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

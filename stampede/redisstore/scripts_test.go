@@ -136,7 +136,7 @@ func (r *rig) stands(w stampede.Watch) {
 
 func TestHardTTLIsTTLPlusTheLongerWindow(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	for _, e := range []stampede.Entry{
 		{TTL: time.Minute, StaleFor: time.Hour, StaleIfError: time.Second},
 		{TTL: time.Minute, StaleFor: time.Second, StaleIfError: time.Hour},
@@ -154,7 +154,7 @@ func TestHardTTLIsTTLPlusTheLongerWindow(t *testing.T) {
 
 func TestPersistedEntryIsStaleAndRewritten(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	key := r.key()
 	r.ok(r.Set(r.ctx(), key, value("old")))
 	r.do("PERSIST", names(t, key).Entry)
@@ -171,7 +171,7 @@ func TestPersistedEntryIsStaleAndRewritten(t *testing.T) {
 
 func TestExpireGivesAPersistedEntryAnEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	key := r.key()
 	r.ok(r.Set(r.ctx(), key, value("old")))
 	r.do("PERSIST", names(t, key).Entry)
@@ -183,7 +183,7 @@ func TestExpireGivesAPersistedEntryAnEnd(t *testing.T) {
 
 func TestPersistedLeaseHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	key := r.key()
 	r.lead(key)
 	r.do("PERSIST", names(t, key).Lease)
@@ -192,7 +192,7 @@ func TestPersistedLeaseHoldsNobodyUp(t *testing.T) {
 
 func TestWhatIsNoEntryOrLeaseCountsAsNone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	other := value("of another key")
 	for name, put := range map[string]func(entry, lease string){
 		"garbage":   func(entry, lease string) { r.do("SET", entry, "garbage", "PX", 60000); r.do("SET", lease, "x") },
@@ -229,7 +229,7 @@ func TestWhatIsNoEntryOrLeaseCountsAsNone(t *testing.T) {
 
 func TestCommitSentTwiceIsAcceptedTwice(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	key := r.key()
 	lease := r.lead(key)
 	r.commit(key, lease, "value", stampede.Accepted)
@@ -240,7 +240,7 @@ func TestCommitSentTwiceIsAcceptedTwice(t *testing.T) {
 
 func TestUnstoredLoadsAreTold(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	key := r.key()
 	w := r.watch(key)
 	for name, end := range map[string]func(lease stampede.Stamp) error{
@@ -269,7 +269,7 @@ func TestUnstoredLoadsAreTold(t *testing.T) {
 func TestFullServerStillTakesLeasesBack(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "--maxmemory-policy", "noeviction")
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	committed, failed, released, expired, deleted := r.key(), r.key(), r.key(), r.key(), r.key()
 	leases := map[stampede.Key]stampede.Stamp{}
 	for _, key := range []stampede.Key{expired, deleted} {
@@ -332,7 +332,7 @@ func TestServerThatRefusesWritesCanBeRead(t *testing.T) {
 		},
 	} {
 		srv := redistest.Server(t)
-		r := newRig(t, srv.Addr(), nil)
+		r := newRig(t, srv.Addr(), patient)
 		key, cold := r.key(), r.key()
 		r.ok(r.Set(r.ctx(), key, value("old")))
 		lease := r.lead(cold)
@@ -369,7 +369,7 @@ func TestServerThatRefusesWritesCanBeRead(t *testing.T) {
 func TestServerThatCannotPersistCanBeRead(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "--save", "3600 1", "--dbfilename", "dump.rdb")
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	key, cold := r.key(), r.key()
 	r.ok(r.Set(r.ctx(), key, value("old")))
 	lease := r.lead(cold)

@@ -53,8 +53,9 @@ func (s stored) entry(check uint64) stampede.Entry {
 	}
 	e := entry.Decode(s.data, check)
 	switch {
-	case s.left == -1:
-		// Somebody made it live for ever (PERSIST). It counts as past its TTL, so that it is rewritten.
+	case s.left == -1 || s.left > e.TTL+e.Window():
+		// Somebody made it live for ever (PERSIST), or the server's clock was set back: it has more time left
+		// than it ever had. It counts as past its TTL, so that it is rewritten.
 		e.Left = e.Window()
 	case s.left < 0:
 		e.Left = 0

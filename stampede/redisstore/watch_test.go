@@ -21,7 +21,7 @@ func (r *rig) channels() int {
 // Whatever happens once Ready's channel was closed is told, however quickly watches come and go.
 func TestNothingIsMissedOnceReady(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	keys := []stampede.Key{r.key(), r.key()}
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -52,7 +52,7 @@ func TestNothingIsMissedOnceReady(t *testing.T) {
 func TestManyWatchesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	watches := make([]stampede.Watch, 0, 1000)
 	for i := range 100_000 {
 		watches = append(watches, r.Watch(stampede.Key{Space: "many", Key: fmt.Sprint(i)}))
@@ -80,7 +80,7 @@ func TestManyWatchesLeaveNothingBehind(t *testing.T) {
 func TestLostSubscriptionIsToldAndStandsAgain(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	var watches []stampede.Watch
 	key := r.key()
 	for range 100 {
@@ -145,7 +145,7 @@ func TestWatchOfAnUnreachableServerStandsWhenItIsBack(t *testing.T) {
 func TestDropsNameTheKeysThatChange(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	a, b := newRig(t, srv.Addr(), nil), newRig(t, srv.Addr(), nil)
+	a, b := newRig(t, srv.Addr(), patient), newRig(t, srv.Addr(), patient)
 	dropped := make(chan string, 10)
 	stop := a.Drops("test", func(key string) { dropped <- key })
 	redistest.Eventually(t, 5*time.Second, func() bool { return a.channels() == 1 })
@@ -178,7 +178,7 @@ func TestDropsNameTheKeysThatChange(t *testing.T) {
 
 func TestUnstoredLoadIsNotLostAmongChanges(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, shared.Server(t).Addr(), nil)
+	r := newRig(t, shared.Server(t).Addr(), patient)
 	key := r.key()
 	w := r.watch(key)
 	for range 20 {
@@ -208,7 +208,7 @@ func TestUnstoredLoadIsNotLostAmongChanges(t *testing.T) {
 func TestClosedStoreWatchesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	w := r.watch(r.key())
 	must(t, r.Store.Close())
 	w.Close()
@@ -231,7 +231,7 @@ func TestClosedStoreWatchesNothing(t *testing.T) {
 func TestSubscriptionsShareAConnection(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	r := newRig(t, srv.Addr(), nil)
+	r := newRig(t, srv.Addr(), patient)
 	for range 50 {
 		r.watch(r.key())
 	}
