@@ -102,7 +102,7 @@ func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key s
 	for {
 		early, news := t.Early()
 		if early != nil && (early.kind != loadSelf || !t.Starter()) {
-			if r, again, err = g.take(ctx, t.Starter(), *came, early, key, load, q); !again {
+			if r, again, err = g.take(ctx, t.Starter(), *came, early, key, load, q, soft); !again {
 				return r, false, err
 			}
 		}
@@ -113,7 +113,7 @@ func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key s
 			return g.ifError(key, q), false, nil
 		case <-news:
 		case done := <-t.Done():
-			return g.take(ctx, t.Starter(), *came, landed[T](done), key, load, q)
+			return g.take(ctx, t.Starter(), *came, landed[T](done), key, load, q, soft)
 		}
 	}
 }
@@ -122,11 +122,11 @@ func landed[T any](r singleflight.Result) *outcome[T] { return flight.Result[out
 
 // take is the rule who may get which value. When a caller came counts from its first flight on: who goes
 // round again, and finds that somebody else has begun the next load already, has a part in that.
-func (g *Guard[T]) take(ctx context.Context, starter bool, came flight.Mark, out *outcome[T], key string, load loader[T], q *ask[T]) (r Result[T], again bool, err error) {
+func (g *Guard[T]) take(ctx context.Context, starter bool, came flight.Mark, out *outcome[T], key string, load loader[T], q *ask[T], soft <-chan time.Time) (r Result[T], again bool, err error) {
 	switch out.kind {
 	case gotValue:
 		if out.private && !starter {
-			return g.loadSelf(ctx, key, load, q)
+			return g.loadSelf(ctx, key, load, q, soft)
 		}
 		if came >= out.before {
 			q.unsure = out.unsure
@@ -139,7 +139,7 @@ func (g *Guard[T]) take(ctx context.Context, starter bool, came flight.Mark, out
 			case err == nil:
 				r.Value = own
 			case !starter:
-				return g.loadSelf(ctx, key, load, q)
+				return g.loadSelf(ctx, key, load, q, soft)
 			}
 		}
 		if !starter && out.err == nil {
@@ -157,7 +157,7 @@ func (g *Guard[T]) take(ctx context.Context, starter bool, came flight.Mark, out
 			return g.ifError(key, q), false, nil
 		}
 	case loadSelf:
-		return g.loadSelf(ctx, key, load, q)
+		return g.loadSelf(ctx, key, load, q, soft)
 	}
 	return r, true, nil
 }
@@ -474,14 +474,14 @@ func (g *Guard[T]) unleased(r *run[T], key string, q *ask[T], began flight.Mark,
 	}
 	if !r.said.dontStore && r.bad == nil {
 		r.e.Stamp, r.e.Left = NewStamp(), r.e.TTL+r.e.Window()
-		g.copies.put(key, &r.e, r.v, r.begun, drops)
+		g.copies.putUnstored(key, &r.e, r.v, r.begun, drops)
 	}
 	return outcome[T]{kind: gotValue, err: err, before: began, private: r.said.dontShare, data: r.data,
 		result: Result[T]{Value: r.v, From: FromLoad, Freshness: Fresh, FreshFor: r.e.TTL}}
 }
 
 // loadSelf loads for one caller. Nobody else waits for it, so it ends when the caller leaves.
-func (g *Guard[T]) loadSelf(ctx context.Context, key string, load loader[T], q *ask[T]) (Result[T], bool, error) {
+func (g *Guard[T]) loadSelf(ctx context.Context, key string, load loader[T], q *ask[T], soft <-chan time.Time) (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
@@ -502,6 +502,9 @@ func (g *Guard[T]) loadSelf(ctx context.Context, key string, load loader[T], q *
 			return g.ifError(key, q), false, nil
 		}
 		return out.result, false, out.err
+	case <-soft:
+		r.cancel(nil)
+		return g.ifError(key, q), false, nil
 	case <-ctx.Done():
 		r.cancel(context.Cause(ctx))
 		return Result[T]{}, false, ctx.Err()
