@@ -39,7 +39,7 @@ func parse(args []string, errs io.Writer) (config, error) {
 	fs.StringVar(&cfg.redisURL, "redis", "", "`url` of a Redis, like redis://localhost:6379/0; default $REDIS_URL, else an\nembedded stand-in")
 	fs.IntVar(&cfg.pods, "pods", 3, "`number` of pods")
 	fs.Float64Var(&cfg.rate, "rate", 0, "`requests` per second, over all pods; 0: as many as make the scans of an\nunprotected expiry ask for five times the CPUs there are")
-	fs.DurationVar(&cfg.duration, "duration", 4*time.Second, "how long each of the three phases is under load")
+	fs.DurationVar(&cfg.duration, "duration", 3*time.Second, "how long each of the three phases is under load")
 	fs.DurationVar(&cfg.timeout, "timeout", 2*time.Second, "how long a client waits for an answer")
 	fs.DurationVar(&cfg.ttl, "ttl", time.Second, "how long the report is fresh")
 	fs.DurationVar(&cfg.scan, "scan", 100*time.Millisecond, "what one report should cost; the number of orders is chosen for it")

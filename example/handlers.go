@@ -52,20 +52,13 @@ func (p *pod) getStats(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"report": p.reports.stats(), "product": p.products.guard.Stats()})
 }
 
-// sources are the values of the header X-Source.
-var sources = map[stampede.Source]string{
-	stampede.FromStore: "store",
-	stampede.FromLoad:  "load",
-	stampede.FromCopy:  "copy",
-}
-
 // writeResult answers with a value, and says in headers where it is from.
 func writeResult[T any](w http.ResponseWriter, r stampede.Result[T], err error) {
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	w.Header().Set("X-Source", sources[r.From])
+	w.Header().Set("X-Source", r.From.String())
 	w.Header().Set("Age", strconv.Itoa(int(r.Age/time.Second)))
 	writeJSON(w, r.Value)
 }

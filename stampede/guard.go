@@ -116,6 +116,9 @@ const (
 	FromLoad                    // from a load that this pod has just done
 )
 
+// String returns a word for logs and headers.
+func (s Source) String() string { return word(s, "none", "store", "copy", "load") }
+
 // get is the read path. What happens to who cannot be served at once is in recompute.go.
 func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[T], error) {
 	if err := g.check(ctx, key, load); err != nil {

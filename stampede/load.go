@@ -172,3 +172,8 @@ func (b *Getter[T]) Get(ctx context.Context, key string) (T, error) {
 	r, err := b.g.get(ctx, key, b.load)
 	return r.Value, err
 }
+
+// Fetch is Get for callers who want to know where the value is from.
+func (b *Getter[T]) Fetch(ctx context.Context, key string) (Result[T], error) {
+	return b.g.get(ctx, key, b.load)
+}

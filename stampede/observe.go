@@ -52,10 +52,7 @@ var eventNames = [numEvents]string{
 
 // String returns the kind in snake case, for metric labels.
 func (k EventKind) String() string {
-	if k >= numEvents {
-		return "unknown"
-	}
-	return eventNames[k]
+	return word(k, eventNames[:]...)
 }
 
 // Event is something that happened in a guard. Which fields are set depends on the kind; more fields

@@ -156,6 +156,19 @@ const (
 	Fresh                        // within TTL
 )
 
+// String returns a word for logs and headers.
+func (f Freshness) String() string {
+	return word(f, "dead", "only if error", "stale", "fresh")
+}
+
+// word returns the n-th word.
+func word[N ~uint8](n N, words ...string) string {
+	if int(n) >= len(words) {
+		return "unknown"
+	}
+	return words[n]
+}
+
 // Freshness returns what the entry could be used for when the store answered.
 func (e *Entry) Freshness() Freshness {
 	fresh := e.FreshFor()

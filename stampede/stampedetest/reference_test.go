@@ -64,7 +64,7 @@ func (s *reference) enter(ctx context.Context, keys ...*stampede.Key) error {
 	silent := s.silent
 	s.mu.Unlock()
 	if !s.not("slow") {
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // real time: in a bubble it costs none; the rule that is broken is not to take long
 	}
 	if silent != nil {
 		if !s.not("silence without an error") {
