@@ -52,11 +52,12 @@ func (q *ask[T]) spend(since time.Time) { q.left = max(q.left-time.Since(since),
 type outcome[T any] struct {
 	kind    outcomeKind
 	result  Result[T]
-	err     error       // failed: of the load; value: ErrNotFound or nil
-	before  flight.Mark // value: for those who came before it
-	private bool        // value: for the caller who started the flight
-	unsure  bool        // value: its commit was not answered
-	data    []byte      // value, with CopyOnRead: what each caller's own is decoded from
+	err     error         // failed: of the load; value: ErrNotFound or nil
+	before  flight.Mark   // value: for those who came before it
+	private bool          // value: for the caller who started the flight
+	unsure  bool          // value: its commit was not answered
+	spent   time.Duration // of the budget of the caller who started the flight
+	data    []byte        // value, with CopyOnRead: what each caller's own is decoded from
 }
 
 type outcomeKind uint8
@@ -113,7 +114,12 @@ func (g *Guard[T]) wait(ctx context.Context, t *flight.Ticket[outcome[T]], key s
 			return g.ifError(key, q), false, nil
 		case <-news:
 		case done := <-t.Done():
-			return g.take(ctx, t.Starter(), *came, landed[T](done), key, load, q, soft)
+			out := landed[T](done)
+			r, again, err = g.take(ctx, t.Starter(), *came, out, key, load, q, soft)
+			if again && t.Starter() { // one budget over all rounds
+				q.left = max(q.left-out.spent, 1)
+			}
+			return r, again, err
 		}
 	}
 }
@@ -175,6 +181,8 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 			out = outcome[T]{kind: gotError, err: &PanicError{Value: p, Stack: debug.Stack()}}
 		}
 	}()
+	had := q.left
+	defer func() { out.spent = had - q.left }()
 	ctx = context.WithoutCancel(ctx)
 	if q.trouble || q.unsure {
 		return g.loadAlone(ctx, f, key, load, &q)
