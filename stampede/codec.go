@@ -29,7 +29,17 @@ type msgpackCodec struct{}
 
 func (msgpackCodec) Name() string { return "msgpack" }
 
-func (msgpackCodec) Marshal(v any) ([]byte, error) { return msgpack.Marshal(v) }
+// Marshal copies a value that cannot be encoded as it is: url.URL and big.Int, say, encode themselves
+// through their address only.
+func (msgpackCodec) Marshal(v any) ([]byte, error) {
+	data, err := msgpack.Marshal(v)
+	if err == nil || v == nil {
+		return data, err
+	}
+	p := reflect.New(reflect.TypeOf(v))
+	p.Elem().Set(reflect.ValueOf(v))
+	return msgpack.Marshal(p.Interface())
+}
 
 func (msgpackCodec) Unmarshal(data []byte, v any) error {
 	if err := checkMsgpack(data); err != nil {
