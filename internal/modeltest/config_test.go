@@ -15,6 +15,7 @@ type config struct {
 	encoded    bool // entries hold bytes, and pods keep copies
 	private    bool // loaders may keep others from their value
 	deaf       bool // reads do not notice that their ctx is cancelled
+	unheard    bool // pods do not hear of drops, which are a hint only
 	writes     []method
 	opts       stampede.Options
 	weights    [numActions]int
@@ -46,6 +47,7 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	if rng.IntN(4) == 0 {
 		c.opts.Policy.Jitter, c.opts.Policy.Beta = 0.2, 2
 	}
+	c.unheard = rng.IntN(3) == 0
 	c.writes = [][]method{{doSet, doDelete, doExpire}, {doSet}, {doDelete}, {doExpire}}[rng.IntN(4)]
 	// A run that does everything at once seldom gets far with anything: each has some faults only.
 	c.weights = weights

@@ -58,7 +58,7 @@ func (w *world) change(k *register, endLease bool) {
 	k.changed = w.step
 	k.allows = append(k.allows, w.step)
 	for _, p := range w.alive() {
-		if p.drops != nil {
+		if p.drops != nil && !w.cfg.unheard {
 			w.hints = append(w.hints, hint{p, k})
 		}
 	}

@@ -76,7 +76,10 @@ func TestGuardKeepsItsPromisesWhateverTheOrder(t *testing.T) {
 
 // The checks can fail: each of these faults of the store is found.
 func TestChecksFindBrokenStores(t *testing.T) {
-	const most = 3000 // runs
+	most := 6000 // runs
+	if raced {
+		most = 300
+	}
 	for m := sound + 1; m < numMutants; m++ {
 		t.Run(mutantNames[m], func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +88,9 @@ func TestChecksFindBrokenStores(t *testing.T) {
 					t.Logf("seed %d: %s", seed, v.fault)
 					return
 				}
+			}
+			if raced {
+				t.Skipf("not found in %d runs, which are few", most)
 			}
 			t.Errorf("not found in %d runs", most)
 		})
