@@ -13,7 +13,7 @@ type judge struct {
 	c   *callers
 	src *source
 
-	began, broken, healing, healed, well, end time.Time
+	began, broken, healing, healed, end time.Time
 }
 
 // calls checks that each call was answered rightly, and in time.
@@ -33,7 +33,7 @@ func (j *judge) calls() {
 		j.t.Errorf("and %d more calls", faults-10)
 	}
 	for _, kind := range []string{hot, stale, cold, nothing} {
-		if n := len(j.c.calls(kind, j.broken, j.healing)); n < 20 {
+		if n := len(j.c.calls(kind, j.broken, j.healing)); n < 10 {
 			j.t.Errorf("only %d calls for %s keys during the trouble", n, kind)
 		}
 	}
@@ -65,8 +65,12 @@ func (j *judge) loads() {
 	if n := j.src.atOnce(); n > 1 {
 		j.t.Errorf("%d loads of a key at once in one pod", n)
 	}
-	if top := j.src.most(cold, j.began, j.broken); len(top) > 1 && machine.between(j.began, j.broken) < storeBudget/2 {
+	if top, _ := j.src.most(cold, j.began, j.broken); len(top) > 1 && machine.between(j.began, j.broken) < storeBudget/2 {
 		j.t.Errorf("before the trouble: %d loads of one pod: %s", len(top), j.when(top))
+	}
+	if machine.busy(j.began, j.end) {
+		j.t.Logf("the machine was too busy to judge rates: late by %v in %v", machine.between(j.began, j.end), j.end.Sub(j.began))
+		return
 	}
 	// Values that every pod has seen: as many loads as before, and one per key for chance.
 	normal := float64(j.src.count(stale, j.began, j.broken)) / j.broken.Sub(j.began).Seconds()
@@ -88,9 +92,11 @@ func (j *judge) loads() {
 	if got > most {
 		j.t.Errorf("%d loads of hot keys, want at most %d", got, most)
 	}
-	// A key that no pod has seen is loaded by each pod, for all its callers.
-	if top := j.src.most(cold, j.broken, j.healing); len(top) > 2 {
-		j.t.Errorf("during the trouble: %d loads of one pod: %s", len(top), j.when(top))
+	// A key that no pod has seen is loaded by each pod, for all its callers. A second time if its copy was not kept, since keys
+	// that are changed meanwhile take others along.
+	top, distinct := j.src.most(cold, j.broken, j.healing)
+	if got := j.src.count(cold, j.broken, j.healing); got > distinct*3/2 {
+		j.t.Errorf("during the trouble: %d loads of %d cold keys (that of each pod counted by itself); %s", got, distinct, j.when(top))
 	}
 }
 

@@ -1,14 +1,18 @@
 package e2e_test
 
 import (
+	"bufio"
+	"net"
 	"sync"
 	"time"
+
+	"github.com/herdgate/herdgate/internal/redisproc"
 )
 
 // machine knows how late the machine was: tests share it with others, and what it did not run cannot have been quick.
 var machine stalls
 
-// stalls records when a timer fired late.
+// stalls records when an answer was late that an untroubled Redis gave to a lone client.
 type stalls struct {
 	mu  sync.Mutex // protects all
 	all []stall
@@ -21,9 +25,10 @@ type stall struct {
 
 const beat = 5 * time.Millisecond
 
-// run measures until the function that it returns is called.
+// run measures until the function that it returns is called. Without a Redis it goes by timers alone.
 func (s *stalls) run() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
+	control := newControl()
 	go func() {
 		defer close(done)
 		last := time.Now()
@@ -35,6 +40,7 @@ func (s *stalls) run() (stop func()) {
 				return
 			case <-timer.C:
 			}
+			control.ask()
 			now := time.Now()
 			if late := now.Sub(last) - beat; late > beat {
 				s.mu.Lock()
@@ -48,7 +54,49 @@ func (s *stalls) run() (stop func()) {
 	return func() {
 		close(quit)
 		<-done
+		control.close()
 	}
+}
+
+// control is a Redis that nobody troubles.
+type control struct {
+	server *redisproc.Server
+	conn   net.Conn
+	answer *bufio.Reader
+}
+
+func newControl() *control {
+	server, err := redisproc.Start(redisproc.Options{})
+	if err != nil {
+		return &control{}
+	}
+	conn, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		return &control{server: server}
+	}
+	return &control{server, conn, bufio.NewReader(conn)}
+}
+
+func (c *control) ask() {
+	if c.conn == nil {
+		return
+	}
+	_, _ = c.conn.Write([]byte("PING\r\n"))
+	_, _ = c.answer.ReadString('\n')
+}
+
+func (c *control) close() {
+	if c.conn != nil {
+		c.conn.Close()
+	}
+	if c.server != nil {
+		c.server.Close()
+	}
+}
+
+// busy says whether the machine was so busy that times and rates prove nothing.
+func (s *stalls) busy(from, to time.Time) bool {
+	return s.between(from, to) > to.Sub(from)/2
 }
 
 // between returns for how long the machine stood still between two times, in all.

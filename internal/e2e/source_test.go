@@ -76,8 +76,9 @@ func (s *source) count(prefix string, from, to time.Time) (n int) {
 	return n
 }
 
-// most returns the loads of the pod and key with the most of them, among keys with this prefix and loads that began in that time.
-func (s *source) most(prefix string, from, to time.Time) (top []loaded) {
+// most returns the loads of the pod and key with the most of them, among keys with this prefix and loads that began in that time,
+// and how many pods and keys there are.
+func (s *source) most(prefix string, from, to time.Time) (top []loaded, distinct int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	by := map[string][]loaded{}
@@ -89,7 +90,7 @@ func (s *source) most(prefix string, from, to time.Time) (top []loaded) {
 			}
 		}
 	}
-	return top
+	return top, len(by)
 }
 
 func (s *source) atOnce() int {
