@@ -50,6 +50,10 @@ stress: redis ## Run the tests three times, raced and shuffled.
 fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each.
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
+.PHONY: mutants
+mutants: ## Break the code in many ways, in a copy, and see that the tests notice.
+	@go run ./internal/mutants
+
 .PHONY: redis
 redis: ## Install redis-server and redis-sentinel when they are missing.
 	@scripts/setup-redis.sh
