@@ -21,7 +21,7 @@ func TestAnAnswerThatIsLostOnceCostsNoLease(t *testing.T) {
 	for _, step := range []string{"elect", "commit", "renew"} {
 		t.Run(step, func(t *testing.T) {
 			proxy := redistest.Proxy(t, shared.Server(t).Addr())
-			g := open[int](t, onRedis(t, proxy.Addr(), nil), stampede.Options{Policy: cold, Lease: 300 * time.Millisecond})
+			g := open[int](t, onRedis(t, proxy.Addr(), nil), stampede.Options{Policy: cold})
 			wants(t, g, "warm", numbered(0).Loader("warm"), 1) // the scripts are there
 			eval := faultproxy.Containing("evalsha")
 			drop := faultproxy.Drop{N: 1, Close: true, Match: func(request []byte) bool {
@@ -34,7 +34,7 @@ func TestAnAnswerThatIsLostOnceCostsNoLease(t *testing.T) {
 					proxy.DropReplies(drop)
 				}
 				if step == "renew" {
-					<-time.After(250 * time.Millisecond)
+					<-time.After(450 * time.Millisecond)
 				}
 				return 1, nil
 			}
@@ -43,7 +43,7 @@ func TestAnAnswerThatIsLostOnceCostsNoLease(t *testing.T) {
 			}
 			begun := time.Now()
 			wants(t, g, "cold", load, 1)
-			atMost(t, begun, 600*time.Millisecond)
+			atMost(t, begun, 900*time.Millisecond) // less than a lease
 			wants(t, g, "cold", forbidden(t), 1)
 			if s := g.Stats(); loads != 1 || s.Committed != 2 {
 				t.Errorf("%d loads, %d commits", loads, s.Committed-1)
@@ -181,16 +181,14 @@ func TestARedisThatIsSilentCostsNoMoreThanItsBudget(t *testing.T) {
 
 // redis/go-redis#3190: a ctx that was cancelled marked nodes of a cluster as failed, and reads moved elsewhere.
 func TestCancelledCallersAreNoFaultOfACluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a cluster")
-	}
 	cluster := redistest.Cluster(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	defer rdb.Close()
-	store, err := redisstore.New(rdb, nil)
+	const patience = 5 * time.Second // a busy machine is no outage
+	store, err := redisstore.New(rdb, &redisstore.Options{Timeout: patience})
 	must(t, err)
 	defer store.Close()
-	g := open[int](t, store, stampede.Options{Policy: cold})
+	g := open[int](t, store, stampede.Options{Policy: cold, StoreBudget: patience, CopyBudget: patience})
 	key := func(i int) string { return "k" + string(rune('a'+i%20)) }
 	for i := range 20 {
 		wants(t, g, key(i), numbered(0).Loader(key(i)), 1)

@@ -94,7 +94,7 @@ func TestWhoJoinsAsTheLastOneLeavesIsServed(t *testing.T) {
 		l.DoNotShare() // those run for their caller only, and end when it leaves
 		return 1, nil
 	}
-	for round := range 5000 {
+	for round := range 2000 {
 		key := strconv.Itoa(round)
 		ctx, cancel := context.WithCancel(t.Context())
 		crowd(4, func(i int) {

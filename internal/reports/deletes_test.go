@@ -14,7 +14,7 @@ import (
 func TestWhatWasDeletedIsNotServed(t *testing.T) {
 	eachStore(t, func(t *testing.T, store stampede.Store) {
 		fl := fleet(t, 2, store, stampede.Options{Policy: exactly(time.Minute, time.Minute)})
-		for i := range 100 {
+		for i := range 40 {
 			key, a, b := strconv.Itoa(i), fl.Pods[i%2], fl.Pods[(i+1)%2]
 			loads := numbered(0)
 			must(t, a.Set(t.Context(), key, 50))

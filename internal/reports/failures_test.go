@@ -78,7 +78,7 @@ func TestAFailureIsNotRemembered(t *testing.T) {
 // Facebook, 2010-09-23: each client deleted what it took for broken and asked the database, which broke the database.
 func TestAFailingSourceIsAskedOnceABackOffAndOnlyWhileSomebodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const keys = 200
+		const keys = 100
 		p := exactly(time.Second, time.Minute)
 		p.ErrorBackoff = 5 * time.Second
 		store := new(stampede.MemoryStore)
@@ -121,9 +121,9 @@ func TestAllKeysAreFreshSoonAfterTheSourceIsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				keys := 40
+				keys := 20
 				if name == "failing" {
-					keys = 700
+					keys = 200
 				}
 				pods := fleet(t, 2, new(stampede.MemoryStore), stampede.Options{
 					Name: "n", Policy: exactly(5*time.Second, time.Hour), LoadTimeout: 2 * time.Second, MaxAbandoned: -1,

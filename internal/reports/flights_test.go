@@ -110,15 +110,15 @@ func TestWhoComesAtTheEndOfALoadDoesNotLoadAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, store stampede.Store) {
 		pods := fleet(t, 2, store, stampede.Options{Policy: cold})
 		loads := numbered(time.Microsecond)
-		for i := range 40 {
+		for i := range 20 {
 			key := strconv.Itoa(i)
 			crowd(32, func(i int) {
-				for range 5 {
+				for range 3 {
 					wants(t, pods.Pods[i%2], key, loads.Loader(key), 1)
 				}
 			})
 		}
-		loads.AssertLoads(t, 40)
+		loads.AssertLoads(t, 20)
 	})
 }
 

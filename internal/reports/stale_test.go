@@ -105,7 +105,7 @@ func TestAShortTTLCostsOneLoadAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(stampede.MemoryStore)
 		fl, loads := fleet(t, 4, store, stampede.Options{Name: "n", Policy: exactly(time.Second, -1)}), numbered(800*time.Millisecond)
-		const periods = 10
+		const periods = 5
 		crowd(500, func(i int) {
 			time.Sleep(time.Duration(i) * 7 * time.Millisecond)
 			for end := time.Now().Add(periods * 1800 * time.Millisecond); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
@@ -123,11 +123,11 @@ func TestAShortTTLCostsOneLoadAPeriod(t *testing.T) {
 	})
 }
 
-// Truxify/Truxify#16259: with a sign turned round, early refresh never fired. The share of keys that are loaded early by the time
+// Truxify#16259: with a sign turned round, early refresh never fired. The share of keys that are loaded early by the time
 // that x load durations are left is e^-x.
 func TestEarlyRefreshFollowsItsLaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const keys, took = 3000, 100 * time.Millisecond
+		const keys, took = 1500, 100 * time.Millisecond
 		p := exactly(time.Hour, time.Minute)
 		p.Beta = 1
 		g, loads := open[int](t, &stampede.MemoryStore{MaxEntries: -1}, stampede.Options{Name: "n", Policy: p}), numbered(took)
@@ -160,7 +160,7 @@ func TestEarlyRefreshFollowsItsLaw(t *testing.T) {
 		for _, x := range []float64{2, 1, 0.5} {
 			sum += early[x]
 			share := float64(sum) / keys
-			if want := math.Exp(-x); math.Abs(share-want) > 0.05 { // more than five standard deviations
+			if want := math.Exp(-x); math.Abs(share-want) > 0.07 { // more than five standard deviations
 				t.Errorf("%.3f of the keys were loaded early with %v durations left, want %.3f", share, x, want)
 			}
 		}
