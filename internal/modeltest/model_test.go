@@ -78,7 +78,7 @@ func TestGuardKeepsItsPromisesWhateverTheOrder(t *testing.T) {
 func TestChecksFindBrokenStores(t *testing.T) {
 	most := 6000 // runs
 	if raced {
-		most = 300
+		most = 60
 	}
 	for m := sound + 1; m < numMutants; m++ {
 		t.Run(mutantNames[m], func(t *testing.T) {
