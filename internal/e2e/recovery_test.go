@@ -24,9 +24,13 @@ func recovery(t *testing.T, c *callers, pods []*pod, back time.Time) time.Durati
 					if err == nil {
 						break
 					}
-					late := tooLong(back, time.Second) && !machine.busy(back, time.Now())
-					if late || time.Since(back) > 10*time.Second {
+					busy := machine.busy(back, time.Now())
+					if !busy && tooLong(back, time.Second) {
 						t.Errorf("%s: %v after Redis was back: %s: %v", p.name, time.Since(back), what, err)
+						return
+					}
+					if time.Since(back) > 10*time.Second { // and busy all the time
+						t.Logf("%s: the machine was too busy to see it recover: %s: %v", p.name, what, err)
 						return
 					}
 					wait(beat)

@@ -78,7 +78,7 @@ func (tr *trouble) run(t *testing.T) {
 	var watches []*leases
 	for _, s := range r.masters() {
 		l := watchLeases(s)
-		defer l.stop()
+		t.Cleanup(l.stop)
 		watches = append(watches, l)
 	}
 	back := recovery(t, c, pods, healed)
