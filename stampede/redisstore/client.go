@@ -17,11 +17,12 @@ import (
 // dials as the pool is large and leaves only once a second.
 const poolSize = 4096
 
-// Why one retry is safe (go-redis repeats a command when the connection broke or timed out, which may
+// Why retries are safe (go-redis repeats a command when the connection broke or timed out, which may
 // run it twice): reads change nothing; elect, commit, renew, fail, release and expire know their own
 // earlier copy by token or stamp; UNLINK and PUBLISH may be repeated. Set is the exception and is sent as
-// a command that refuses retries. One retry is enough to get over connections that the server closed.
-const retries = 1
+// a command that refuses retries. They are there to get over connections that the server closed, of which
+// the pool may hold several; the deadline of a request bounds all its attempts together.
+const retries = 2
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ const few = 2
 // at once, and the caller takes the other way.
 type loneClient struct {
 	rdb   *redis.Client
+	pipes sync.Pool // of empty redis.Pipeliner; making one costs as much as the two commands in it
 	open  func(ctx context.Context) (net.Conn, error)
 	spare chan net.Conn // opened, not yet in use
 
@@ -47,6 +49,7 @@ func newLoneClient(o redis.Options) *loneClient {
 	o.MaxRetries = -1
 	o.MaxIdleConns = few
 	l.rdb = redis.NewClient(&o)
+	l.pipes.New = func() any { return l.rdb.Pipeline() }
 	return l
 }
 
@@ -81,10 +84,11 @@ func (l *loneClient) close() error {
 
 // read asks for what is stored at key, by the deadline.
 func (l *loneClient) read(key string, deadline time.Time) (stored, error) {
-	ctx := deadlineCtx{deadline}
-	pipe := l.rdb.Pipeline()
-	get, pttl := pipe.Get(ctx, key), pipe.PTTL(ctx, key)
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	var ctx context.Context = deadlineCtx{deadline}
+	pipe := l.pipes.Get().(redis.Pipeliner)
+	get, pttl := readCommands(ctx, pipe, key)
+	_, _ = pipe.Exec(ctx) // each command has its own error; the pipeline is empty again
+	l.pipes.Put(pipe)
 	s, err := storedFrom(get, pttl)
 	if err != nil && !answered(err) {
 		l.ready.Store(false)

@@ -102,7 +102,7 @@ func (s *Store) sendBatch(l *lane, x *batch) bool {
 	gets := make([]*redis.StringCmd, len(x.keys))
 	pttls := make([]*redis.DurationCmd, len(x.keys))
 	for i, key := range x.keys {
-		gets[i], pttls[i] = pipe.Get(ctx, key), pipe.PTTL(ctx, key)
+		gets[i], pttls[i] = readCommands(ctx, pipe, key)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	out := make([]result, len(x.keys))

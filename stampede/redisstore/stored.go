@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -41,6 +42,15 @@ func storedFrom(get *redis.StringCmd, pttl *redis.DurationCmd) (stored, error) {
 		data = []byte{}
 	}
 	return stored{data: data, left: pttl.Val()}, nil
+}
+
+// readCommands adds to pipe what storedFrom reads the answers of.
+func readCommands(ctx context.Context, pipe redis.Pipeliner, key string) (*redis.StringCmd, *redis.DurationCmd) {
+	var k any = key // once for both
+	get := redis.NewStringCmd(ctx, "get", k)
+	pttl := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", k)
+	_ = pipe.BatchProcess(ctx, get, pttl) // queues them
+	return get, pttl
 }
 
 // entry makes of it what the Store returns.
