@@ -286,7 +286,10 @@ func TestWhatALoaderSaysAfterItsEndHasNoEffect(t *testing.T) {
 func TestResultSaysWhereAValueIsFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPod(t, new(bytesStore), stampede.Options{Policy: steady})
-		load := func(context.Context, *stampede.Load[int]) (int, error) { <-time.After(100 * time.Millisecond); return 1, nil }
+		load := func(context.Context, *stampede.Load[int]) (int, error) {
+			<-time.After(100 * time.Millisecond)
+			return 1, nil
+		}
 		waiter := make(chan stampede.Result[int])
 		go func() { r, _ := p.Fetch(t.Context(), "k", load); waiter <- r }()
 		synctest.Wait()
