@@ -258,18 +258,19 @@ func TestALoaderKeepsValuesButNotTheEndOfItsCaller(t *testing.T) {
 // its expiry.
 func TestARefreshOutlivesTheRequestThatStartedIt(t *testing.T) {
 	early := exactly(10*time.Second, -1)
-	early.Beta = 1000 // so that a load is due from half of TTL on
+	early.Beta = 1000 // so that a load is due at the end of TTL, but for one time in a million
 	for name, c := range map[string]struct {
 		policy stampede.Policy
 		at     time.Duration
 	}{
-		"early": {early, 8 * time.Second},
+		"early": {early, 10*time.Second - time.Millisecond},
 		"stale": {exactly(10*time.Second, time.Minute), 11 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, loads := new(stampede.MemoryStore), numbered(100*time.Millisecond)
 				g := open[int](t, store, stampede.Options{Name: "n", Policy: c.policy})
+				loads.Next(stampedetest.Fate{Takes: time.Second})
 				wants(t, g, "k", loads.Loader("k"), 1)
 				time.Sleep(c.at)
 				ctx, cancel := context.WithCancel(t.Context())

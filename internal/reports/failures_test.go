@@ -181,7 +181,7 @@ func TestALoadBehindThatFailsIsToldOnceAndKeepsTheStaleValue(t *testing.T) {
 					synctest.Wait()
 				}
 				told := seen.of(stampede.EventLoadFailed)
-				if len(told) != 1 || told[0].Err != errSource {
+				if len(told) != 1 || !errors.Is(told[0].Err, errSource) {
 					t.Errorf("told of %+v", told)
 				}
 				time.Sleep(time.Second) // the back-off

@@ -3,8 +3,10 @@ package reports_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,10 +42,16 @@ func open[T any](t testing.TB, store stampede.Store, o stampede.Options) *stampe
 	return g
 }
 
+// runs counts the names that were made: a test that runs again must not find what it left in a shared server.
+var runs atomic.Int64
+
+// unique makes a name for the guards of a test.
+func unique(t testing.TB) string { return fmt.Sprintf("%s-%d", t.Name(), runs.Add(1)) }
+
 // settle names a guard after its test, and lets it log nothing, unless the test says otherwise.
 func settle(t testing.TB, o *stampede.Options) {
 	if o.Name == "" {
-		o.Name = t.Name()
+		o.Name = unique(t)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

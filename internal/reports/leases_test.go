@@ -243,7 +243,7 @@ func TestALostLeaseAGoneOneAndAnUnansweredRenewalAreToldApart(t *testing.T) {
 					t.Errorf("Get = %d, %v", v, err)
 				}
 				took(t, begun, time.Second)
-				if cause != c.cause {
+				if !errors.Is(cause, c.cause) {
 					t.Errorf("the loader's ctx ended with %v, want %v", cause, c.cause)
 				}
 				synctest.Wait()

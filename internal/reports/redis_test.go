@@ -25,6 +25,7 @@ func redisFleet(t *testing.T, n int, proxy *faultproxy.Proxy, o stampede.Options
 	t.Helper()
 	const patience = 5 * time.Second
 	o.StoreBudget = patience
+	settle(t, &o)
 	for range n {
 		store := onRedis(t, proxy.Addr(), &redisstore.Options{Timeout: patience, Logger: slog.New(slog.DiscardHandler)})
 		g := open[int](t, store, o)
