@@ -1,0 +1,155 @@
+package stampede_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/herdgate/herdgate/stampede"
+	"github.com/herdgate/herdgate/stampede/stampedetest"
+)
+
+// record is an Observer that remembers, and panics when it is told to.
+type record struct {
+	mu     sync.Mutex // protects seen
+	seen   map[stampede.EventKind]int
+	panics bool
+}
+
+func (r *record) Observe(e stampede.Event) {
+	r.mu.Lock()
+	if r.seen == nil {
+		r.seen = map[stampede.EventKind]int{}
+	}
+	r.seen[e.Kind]++
+	r.mu.Unlock()
+	if r.panics {
+		panic(e.Kind.String())
+	}
+}
+
+func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
+	for name, panics := range map[string]bool{"calm": false, "panicking": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec, store := &record{panics: panics}, new(bytesStore)
+				o := stampede.Options{Policy: steady, Observer: rec, LoadTimeout: time.Second, MaxAbandoned: 1}
+				a, b := newPod(t, store, o), newPod(t, store, o)
+				bad := &source{fails: errBoom}
+				lead := going(t.Context(), a.Guard, "k", slowly(500*time.Millisecond, 1))
+				synctest.Wait()
+				same, other := going(t.Context(), a.Guard, "k", never(t)), going(t.Context(), b.Guard, "k", never(t))
+				(<-lead).is(t, 1, 500*time.Millisecond)
+				(<-same).is(t, 1, 500*time.Millisecond)
+				(<-other).is(t, 1, 500*time.Millisecond)
+				get(t.Context(), a.Guard, "k", never(t)).is(t, 1, 0)
+				a.net.Down(nil)
+				get(t.Context(), a.Guard, "k", never(t)).is(t, 1, 0)
+				a.net.Up()
+				time.Sleep(steady.TTL)
+				get(t.Context(), a.Guard, "k", bad.load).is(t, 1, 0)
+				synctest.Wait()
+				get(t.Context(), b.Guard, "k", never(t)).is(t, 1, 0)
+				synctest.Wait()
+				time.Sleep(steady.StaleFor)
+				get(t.Context(), a.Guard, "k", bad.load).is(t, 1, 0)
+				get(t.Context(), a.Guard, "panics", func(context.Context) (int, error) { panic("out") })
+				loading := going(t.Context(), a.Guard, "refused", slowly(100*time.Millisecond, 1))
+				synctest.Wait()
+				must(t, a.Delete(t.Context(), "refused"))
+				again := going(t.Context(), a.Guard, "refused", value(2))
+				(<-loading).is(t, 1, 100*time.Millisecond)
+				<-again
+				a.net.Next(stampedetest.StepRenew, stampedetest.Fault{EndLease: true})
+				get(t.Context(), a.Guard, "gone", slowly(500*time.Millisecond, 1)).is(t, 1, 500*time.Millisecond)
+				a.net.Next(stampedetest.StepRenew, stampedetest.Fault{Steal: 10 * time.Millisecond})
+				get(t.Context(), a.Guard, "lost", slowly(500*time.Millisecond, 1)).is(t, 1, 500*time.Millisecond)
+				a.net.Next(stampedetest.StepCommit, stampedetest.Fault{Full: errServer})
+				get(t.Context(), a.Guard, "full", value(1)).is(t, 1, 0)
+				e, err := store.Read(t.Context(), key("full"))
+				must(t, err)
+				e.TTL, e.Data = time.Minute, []byte{0xc1}
+				must(t, store.Set(t.Context(), key("full"), e))
+				get(t.Context(), a.Guard, "full", value(2)).is(t, 2, 0)
+				get(t.Context(), a.Guard, "slow", slowly(2*time.Second, 1)).fails(t, stampede.ErrLoadTimeout, time.Second)
+				get(t.Context(), a.Guard, "over", never(t)).fails(t, stampede.ErrOverloaded, 0)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+
+				rec.mu.Lock()
+				defer rec.mu.Unlock()
+				for k := stampede.EventHit; k < stampede.EventStoreDown; k++ {
+					if rec.seen[k] == 0 {
+						t.Errorf("no event %v", k)
+					}
+				}
+				s, z := a.Stats(), b.Stats()
+				for kind, n := range map[stampede.EventKind]uint64{
+					stampede.EventHit: s.Hits + z.Hits, stampede.EventStale: s.Stale + z.Stale, stampede.EventCopy: s.Copies + z.Copies,
+					stampede.EventMiss: s.Misses + z.Misses, stampede.EventIfError: s.IfError + z.IfError, stampede.EventWaited: s.Waited + z.Waited,
+					stampede.EventWaitedForPod: s.WaitedForPod + z.WaitedForPod, stampede.EventAgain: s.Again + z.Again,
+					stampede.EventLoad: s.Loads + z.Loads, stampede.EventLoaded: s.Loaded + z.Loaded, stampede.EventLoadFailed: s.LoadsFailed + z.LoadsFailed,
+					stampede.EventLoadPanicked: s.LoadsPanicked + z.LoadsPanicked, stampede.EventLoadTimedOut: s.LoadsTimedOut + z.LoadsTimedOut,
+					stampede.EventLeaseWon: s.LeasesWon + z.LeasesWon, stampede.EventLeaseHeld: s.LeasesHeld + z.LeasesHeld,
+					stampede.EventLeaseRenewed: s.LeasesRenewed + z.LeasesRenewed, stampede.EventLeaseLost: s.LeasesLost + z.LeasesLost,
+					stampede.EventLeaseGone: s.LeasesGone + z.LeasesGone, stampede.EventCommitted: s.Committed + z.Committed,
+					stampede.EventRefused: s.Refused + z.Refused, stampede.EventNotStored: s.NotStored + z.NotStored,
+					stampede.EventBackOff: s.BackOffs + z.BackOffs, stampede.EventOverloaded: s.Overloaded + z.Overloaded,
+					stampede.EventBadEntry: s.BadEntries + z.BadEntries, stampede.EventTrouble: s.Trouble + z.Trouble,
+				} {
+					if int(n) != rec.seen[kind] {
+						t.Errorf("%v: %d counted, %d told", kind, n, rec.seen[kind])
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestGuardsOfOneNameWithDifferentTypesMissAndSaySoOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		o := stampede.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		store := new(stampede.MemoryStore)
+		ints, texts := newGuard[int](t, store, o), newGuard[string](t, store, o)
+		for range 5 {
+			if v, err := ints.Get(t.Context(), "k", value(7)); v != 7 || err != nil {
+				t.Errorf("%d, %v", v, err)
+			}
+			if v, err := texts.Get(t.Context(), "k", value("seven")); v != "seven" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+		}
+		if n := strings.Count(log.String(), "another type"); n != 2 { // by each of them
+			t.Errorf("said %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+func TestRefreshLoadsBehindAndOncePerFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, src := new(stampede.MemoryStore), &source{takes: time.Second / 2}
+		a, b := newPod(t, store, stampede.Options{Policy: steady}), newPod(t, store, stampede.Options{Policy: steady})
+		must(t, a.Set(t.Context(), "k", 9))
+		begun := time.Now()
+		for range 5 {
+			must(t, a.Refresh(t.Context(), "k", src.load))
+			must(t, b.Refresh(t.Context(), "k", src.load))
+			synctest.Wait()
+		}
+		get(t.Context(), a.Guard, "k", never(t)).is(t, 9, 0)
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("Refresh waited %v", d)
+		}
+		time.Sleep(src.takes)
+		synctest.Wait()
+		get(t.Context(), b.Guard, "k", never(t)).is(t, 1, 0)
+		if n, _ := src.loads(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
+		}
+	})
+}
