@@ -21,9 +21,11 @@ import (
 )
 
 type (
-	hidden  struct{ a, b int }
-	partly  struct{ Shown, hidden int }
-	nested  struct{ In struct{ Deeper []map[string]chan int } }
+	hidden struct{ a, b int }
+	partly struct{ Shown, hidden int }
+	nested struct {
+		In struct{ Deeper []map[string]chan int }
+	}
 	tree    struct{ Kids []*tree }
 	skipped struct {
 		F func() `msgpack:"-"`
