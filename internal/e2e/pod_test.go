@@ -30,11 +30,11 @@ func newPod(t testing.TB, name string, rdb redis.UniversalClient, so redisstore.
 	t.Helper()
 	p := &pod{name: name, rdb: rdb}
 	so.Logger, o.Logger = quiet(), quiet()
-	so.OnState = func(up bool, _ error) {
+	so.Observer = stampede.ObserverFunc(func(e stampede.Event) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.down = !up
-	}
+		p.down = e.Kind == stampede.EventStoreDown
+	})
 	store, err := redisstore.New(rdb, &so)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/herdgate/herdgate/stampede"
 )
 
 const (
@@ -119,6 +121,7 @@ func (b *breaker) outage(cause error) {
 		log = log.With("node", b.node)
 	}
 	log.Warn("redisstore: Redis does not answer, going on without it", "error", cause)
+	s.hub.stir()
 	s.states.down(cause)
 	began := time.Now()
 	if !b.untilAnswered() {
@@ -133,12 +136,12 @@ func (b *breaker) outage(cause error) {
 
 // states tells of what becomes of Redis as a whole: it does not answer when a part of it does not.
 type states struct {
-	told  func(up bool, cause error) // may be nil
-	token chan int                   // holds how many breakers are open, except while someone tells
+	obs   stampede.Observer // may be nil
+	token chan int          // holds how many breakers are open, except while someone tells
 }
 
-func newStates(told func(bool, error)) *states {
-	s := &states{told: told, token: make(chan int, 1)}
+func newStates(obs stampede.Observer) *states {
+	s := &states{obs: obs, token: make(chan int, 1)}
 	s.token <- 0
 	return s
 }
@@ -146,16 +149,24 @@ func newStates(told func(bool, error)) *states {
 func (s *states) down(cause error) {
 	n := <-s.token
 	defer func() { s.token <- n + 1 }()
-	if n == 0 && s.told != nil {
-		s.told(false, cause)
+	if n == 0 {
+		s.tell(stampede.Event{Kind: stampede.EventStoreDown, Err: cause})
 	}
 }
 
 func (s *states) up() {
 	n := <-s.token
 	defer func() { s.token <- n - 1 }()
-	if n == 1 && s.told != nil {
-		s.told(true, nil)
+	if n == 1 {
+		s.tell(stampede.Event{Kind: stampede.EventStoreUp})
+	}
+}
+
+// tell survives a panic of the observer, as guards do.
+func (s *states) tell(e stampede.Event) {
+	defer func() { _ = recover() }()
+	if s.obs != nil {
+		s.obs.Observe(e)
 	}
 }
 

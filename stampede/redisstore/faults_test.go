@@ -515,16 +515,16 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-// states records what OnState is told.
+// states records what the Observer is told.
 type states struct {
 	mu  sync.Mutex
 	all []bool
 }
 
-func (s *states) note(up bool, cause error) {
+func (s *states) Observe(e stampede.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, up && cause == nil)
+	s.all = append(s.all, e.Kind == stampede.EventStoreUp && e.Err == nil)
 }
 
 func (s *states) seen() []bool {
@@ -559,7 +559,7 @@ func TestBreakerTakesTheCostAwayAndComesBack(t *testing.T) {
 			t.Parallel()
 			addr, via, on, off := fault(t)
 			var told states
-			r := newRigVia(t, addr, via, &redisstore.Options{OnState: told.note})
+			r := newRigVia(t, addr, via, &redisstore.Options{Observer: &told})
 			key := r.key()
 			r.read(key)
 			on()

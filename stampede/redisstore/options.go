@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"runtime"
 	"time"
+
+	"github.com/herdgate/herdgate/stampede"
 )
 
 // Options configures a Store. The zero value and nil are good defaults.
@@ -25,11 +27,11 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	// OnState is called when Redis, or a node of a cluster, stops answering, with the error that showed
-	// it, and when all of it answers again. Calls come one at a time and in order, on a goroutine of the
-	// Store; Close waits for a call that is under way, so it must not be called from there. Nil: nobody
-	// is told.
-	OnState func(up bool, cause error)
+	// Observer is told stampede.EventStoreDown when Redis, or a node of a cluster, stops answering, with
+	// the error that showed it, and stampede.EventStoreUp when all of it answers again. Calls come one at a
+	// time and in order, on a goroutine of the Store; Close waits for a call that is under way, so it must
+	// not be called from there. Nil: nobody is told.
+	Observer stampede.Observer
 }
 
 // DefaultTimeout is what Options.Timeout is when it is zero.

@@ -51,7 +51,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ghosts.store = s
 	s.hub = newHub(s)
-	s.states = newStates(opt.OnState)
+	s.states = newStates(opt.Observer)
 	s.lanes.store, s.lanes.main = s, s.newLane("", c.lone)
 	s.lanes.cluster, _ = c.main.(*redis.ClusterClient)
 	s.spawn(s.inspect)

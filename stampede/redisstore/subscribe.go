@@ -25,6 +25,7 @@ const (
 
 // run keeps a connection for subscriptions, from the first join until the Store is closed.
 func (h *hub) run() {
+	defer h.unlinger()
 	ctx := h.store.ctx
 	pause := firstPause
 	for ctx.Err() == nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -123,6 +124,7 @@ type hub struct {
 	topics map[string]*topic
 	lines  map[string]*line
 	dirty  map[string]struct{} // channels whose line may have to change
+	linger *time.Timer
 	runs   bool
 }
 
@@ -164,7 +166,39 @@ func (h *hub) leave(t *topic, l listener) {
 	if len(kept) == 0 && h.topics[t.channel] == t {
 		delete(h.topics, t.channel)
 		h.touch(t.channel)
-		defer poke(h.wake)
+		// Redis is told by and by, of many channels at once; with the next that is joined, at the latest
+		// after lingerFor. Until then whoever joins it again finds it subscribed.
+		if h.linger == nil {
+			h.linger = time.AfterFunc(lingerFor, func() { poke(h.wake) })
+		} else {
+			h.linger.Reset(lingerFor)
+		}
+	}
+}
+
+// lingerFor is how long a channel stays subscribed after the last listener left.
+const lingerFor = time.Second
+
+// unlinger is for when the hub ends.
+func (h *hub) unlinger() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.linger != nil {
+		h.linger.Stop()
+	}
+}
+
+// stir tells all who listen to look for themselves: Redis has stopped answering, and whoever follows a
+// lease need not wait for its end to find out.
+func (h *hub) stir() {
+	h.mu.Lock()
+	var to []listener
+	for _, t := range h.topics {
+		to = append(to, t.listeners...)
+	}
+	h.mu.Unlock()
+	for _, l := range to {
+		l.lost()
 	}
 }
 
