@@ -20,18 +20,20 @@ type copies[T any] struct {
 	bound int64
 	keep  bool // the encoded form, too
 	seed  maphash.Seed
-	drops [256]uint32 // by a hash of the key: how often something was dropped
+	drops [1024]uint32 // by a hash of the key: how often something was dropped
 }
 
 type pocket[T any] struct {
-	stamp  Stamp
-	value  T
-	data   []byte // nil unless kept
-	size   int64
-	stale  time.Time     // fresh until then
-	end    time.Time     // served until then
-	ttl    time.Duration // of the entry
-	reload time.Time     // no load for it, while the store does not answer, before then; zero: not yet drawn
+	stamp Stamp
+	value T
+	data  []byte // nil unless kept
+
+	notFound bool
+	size     int64
+	stale    time.Time     // fresh until then
+	end      time.Time     // served until then
+	ttl      time.Duration // of the entry
+	reload   time.Time     // no load for it, while the store does not answer, before then; zero: not yet drawn
 }
 
 func newCopies[T any](bound Copies, keepData bool) *copies[T] {
@@ -55,7 +57,9 @@ func (c *copies[T]) begin(key string) (has bool, drops uint32) {
 	return ok && time.Now().Before(p.end), *c.dropped(key)
 }
 
-func (c *copies[T]) dropped(key string) *uint32 { return &c.drops[maphash.String(c.seed, key)%256] }
+func (c *copies[T]) dropped(key string) *uint32 {
+	return &c.drops[maphash.String(c.seed, key)%uint64(len(c.drops))]
+}
 
 // put keeps what a step brought that began at the given time, with that many drops before.
 func (c *copies[T]) put(key string, e *Entry, v T, begun time.Time, drops uint32) {
@@ -77,10 +81,6 @@ func (c *copies[T]) keepOne(key string, e *Entry, v T, begun time.Time, drops ui
 	if *c.dropped(key) != drops {
 		return
 	}
-	if e.NotFound {
-		c.lru.Remove(key)
-		return
-	}
 	var reload time.Time
 	if unstored {
 		rare := rarely(e.TTL)
@@ -95,7 +95,7 @@ func (c *copies[T]) keepOne(key string, e *Entry, v T, begun time.Time, drops ui
 		}
 		c.lru.Remove(key) // so that its bytes are counted off
 	}
-	p := &pocket[T]{stamp: e.Stamp, value: v, size: int64(len(e.Data) + pocketSize), ttl: e.TTL, reload: reload,
+	p := &pocket[T]{stamp: e.Stamp, value: v, notFound: e.NotFound, size: int64(len(e.Data) + pocketSize), ttl: e.TTL, reload: reload,
 		stale: begun.Add(e.FreshFor()), end: begun.Add(e.Left)}
 	if p.size > c.bound {
 		return

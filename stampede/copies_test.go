@@ -194,7 +194,7 @@ func TestMemoryStoreNeedsNoCopies(t *testing.T) {
 	})
 }
 
-func TestNotFoundIsNotKeptAsACopyNorIsWhatItReplaced(t *testing.T) {
+func TestNotFoundIsKeptAsACopyForAsLongAsItIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPod(t, new(bytesStore), stampede.Options{Policy: steady})
 		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
@@ -204,6 +204,23 @@ func TestNotFoundIsNotKeptAsACopyNorIsWhatItReplaced(t *testing.T) {
 		synctest.Wait()
 		get(t.Context(), p.Guard, "k", never(t)).fails(t, stampede.ErrNotFound, 0)
 		p.net.Down(nil)
+		get(t.Context(), p.Guard, "k", never(t)).fails(t, stampede.ErrNotFound, 0)
+		time.Sleep(5 * time.Second) // the default of NotFoundTTL
 		get(t.Context(), p.Guard, "k", value(2)).is(t, 2, 0)
+	})
+}
+
+func TestNotFoundOfAnOutageIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(bytesStore), stampede.Options{Policy: steady})
+		p.net.Down(nil)
+		loads := 0
+		gone := func(context.Context) (int, error) { loads++; return 0, stampede.ErrNotFound }
+		for range 100 {
+			get(t.Context(), p.Guard, "k", gone).fails(t, stampede.ErrNotFound, 0)
+		}
+		if loads != 1 {
+			t.Errorf("%d loads, want 1", loads)
+		}
 	})
 }

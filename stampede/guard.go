@@ -23,6 +23,7 @@ type Guard[T any] struct {
 
 	flights   flight.Group[outcome[T]]
 	holds     holds
+	orphans   holds      // leases of this pod that the store did not take back
 	copies    *copies[T] // nil: none are kept
 	early     earlyRefresh
 	life      lifecycle
@@ -124,25 +125,24 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	if err := g.check(ctx, key, load); err != nil {
 		return Result[T]{}, err
 	}
-	q := ask[T]{wait: true}
-	var came flight.Mark
+	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
+	q := &c.q
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
 		g.events.emit(EventMiss, key, 0, nil)
-		r, again, err := g.wait(ctx, &t, key, load, &q, &came)
-		if !again {
+		if r, again, err := c.wait(&t); !again {
 			return r, err
 		}
 		g.events.emit(EventAgain, key, 0, nil)
 	}
 	for {
 		begun := time.Now()
-		e, r, err := g.read(ctx, key, &q)
+		e, r, err := g.read(ctx, key, q)
 		switch fr := e.Freshness(); {
 		case err != nil && over(ctx) != nil:
 			return Result[T]{}, over(ctx)
 		case err != nil: // the store is in trouble: a copy, or a load without asking it again
-			if r, _, ok := g.copied(ctx, key, load); ok {
-				return r, nil
+			if out, ok := g.copied(ctx, key, load); ok {
+				return out.result, out.err
 			}
 			q.trouble, q.looked = true, time.Time{}
 		case fr == Fresh:
@@ -166,15 +166,15 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 				alt := r               // a copy, so that r stays off the heap
 				q.reason, q.alt = WentStale, &alt
 				if g.holds.backedOff(key, e.Stamp) {
-					return g.ifError(key, &q), nil
+					return c.ifError(), nil
 				}
 			}
 		}
 		if isLoading(ctx, g.space, key) { // by itself: leave no flight behind
 			return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
 		}
-		t := g.join(ctx, key, load, q)
-		r, again, err := g.wait(ctx, &t, key, load, &q, &came)
+		t := c.join()
+		r, again, err := c.wait(&t)
 		if !again {
 			return r, err
 		}
@@ -252,15 +252,15 @@ func (g *Guard[T]) value(e *Entry) (T, error) {
 }
 
 // copied serves a copy because the store does not answer.
-func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Result[T], data []byte, ok bool) {
+func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (out outcome[T], ok bool) {
 	c, reload, ok := g.copies.get(key)
 	if !ok {
-		return r, nil, false
+		return out, false
 	}
-	if g.opts.CopyOnRead {
+	if g.opts.CopyOnRead && !c.notFound {
 		v, err := decode[T](g.opts.Codec, c.data)
 		if err != nil {
-			return r, nil, false
+			return out, false
 		}
 		c.value = v
 	}
@@ -268,7 +268,11 @@ func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (r Re
 	if reload {
 		g.reload(ctx, key, load, ask[T]{reason: WentStale, trouble: true})
 	}
-	return c.result(), c.data, true
+	out = outcome[T]{kind: gotValue, result: c.result(), before: everyone, data: c.data}
+	if c.notFound {
+		out.result, out.err = Result[T]{}, ErrNotFound
+	}
+	return out, true
 }
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.

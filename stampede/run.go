@@ -125,6 +125,16 @@ func (g *Guard[T]) await(r *run[T]) (ok bool) {
 	return false
 }
 
+// whyGivenUp is what the callers of an abandoned loader get.
+func (g *Guard[T]) whyGivenUp(r *run[T]) error {
+	if context.Cause(r.ctx) == ErrClosed {
+		return ErrClosed
+	}
+	err := fmt.Errorf("%w: %q after %v", ErrLoadTimeout, r.about.key, g.opts.LoadTimeout)
+	g.events.emit(EventLoadTimedOut, r.about.key, g.opts.LoadTimeout, err)
+	return err
+}
+
 // result sorts out how a run ended: err is what callers get, unless ours says that it is of our making
 // (the lease was lost): then they must not.
 func (g *Guard[T]) result(r *run[T], key string) (ours bool, err error) {

@@ -1,0 +1,150 @@
+package stampede
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/herdgate/herdgate/internal/flight"
+)
+
+// caller is a call of Get that could not be served at once, over all its rounds.
+type caller[T any] struct {
+	g    *Guard[T]
+	ctx  context.Context
+	key  string
+	load loader[T]
+	q    ask[T]
+	came flight.Mark      // when it joined its first flight; zero: not yet
+	soft <-chan time.Time // SoftTimeout has passed since it began to wait in this round
+}
+
+// join joins the flight of the key, or starts one.
+func (c *caller[T]) join() flight.Ticket[outcome[T]] {
+	g, ctx, key, load, q := c.g, c.ctx, c.key, c.load, c.q // so that c stays off the heap
+	return g.flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		if !g.life.enter() {
+			return gaveError[T](ErrClosed)
+		}
+		defer g.life.leave()
+		return g.recompute(ctx, f, key, load, q)
+	})
+}
+
+// wait waits in a flight and returns what it brings to this caller.
+func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool, err error) {
+	defer t.Leave()
+	if isLoading(c.ctx, c.g.space, c.key) {
+		return r, false, fmt.Errorf("%w: %q", ErrReentrant, c.key)
+	}
+	if c.came == 0 {
+		c.came = t.Joined()
+	}
+	c.soft = nil
+	if c.q.alt != nil && c.g.opts.SoftTimeout > 0 {
+		timer := time.NewTimer(c.g.opts.SoftTimeout)
+		defer timer.Stop()
+		c.soft = timer.C
+	}
+	for {
+		early, news := t.Early()
+		if early != nil && (early.kind != loadSelf || !t.Starter()) {
+			if r, again, err = c.take(early, t.Starter()); !again {
+				return r, false, err
+			}
+		}
+		select {
+		case <-c.ctx.Done():
+			return Result[T]{}, false, c.ctx.Err()
+		case <-c.soft:
+			return c.ifError(), false, nil
+		case <-news:
+		case done := <-t.Done():
+			out := flight.Result[outcome[T]](done)
+			r, again, err = c.take(out, t.Starter())
+			if again && t.Starter() { // one budget over all rounds
+				c.q.left = max(c.q.left-out.spent, 1)
+			}
+			return r, again, err
+		}
+	}
+}
+
+// take is the rule who may get which value. When a caller came counts from its first flight on: who goes
+// round again, and finds that somebody else has begun the next load already, has a part in that.
+func (c *caller[T]) take(out *outcome[T], starter bool) (r Result[T], again bool, err error) {
+	switch out.kind {
+	case gotValue:
+		if out.private && !starter {
+			return c.loadSelf()
+		}
+		if c.came >= out.before {
+			c.q.unsure = out.unsure
+			return r, true, nil
+		}
+		r = out.result
+		if c.g.opts.CopyOnRead && out.err == nil && !out.private {
+			own, err := decode[T](c.g.opts.Codec, out.data)
+			switch {
+			case err == nil:
+				r.Value = own
+			case !starter:
+				return c.loadSelf()
+			}
+		}
+		if !starter && out.err == nil {
+			r.Shared = true
+			c.g.events.emit(EventWaited, c.key, 0, nil)
+		}
+		return r, false, out.err
+	case gotError:
+		if c.q.alt != nil {
+			return c.ifError(), false, nil
+		}
+		return r, false, out.err
+	case backedOff:
+		if c.q.alt != nil {
+			return c.ifError(), false, nil
+		}
+	case loadSelf:
+		return c.loadSelf()
+	}
+	return r, true, nil
+}
+
+// ifError is the value within StaleIfError.
+func (c *caller[T]) ifError() Result[T] {
+	c.g.events.emit(EventIfError, c.key, 0, nil)
+	return *c.q.alt
+}
+
+// loadSelf loads for this caller. Nobody else waits for it, so it ends when the caller leaves.
+func (c *caller[T]) loadSelf() (Result[T], bool, error) {
+	g := c.g
+	if !g.life.enter() {
+		return Result[T]{}, false, ErrClosed
+	}
+	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}})
+	if !ok {
+		g.life.leave()
+		return Result[T]{}, false, ErrOverloaded
+	}
+	done := make(chan outcome[T], 1)
+	go func() {
+		defer g.life.leave()
+		done <- g.unleased(r, true, everyone, 0)
+	}()
+	select {
+	case out := <-done:
+		if out.kind == gotError && c.q.alt != nil {
+			return c.ifError(), false, nil
+		}
+		return out.result, false, out.err
+	case <-c.soft:
+		r.cancel(nil)
+		return c.ifError(), false, nil
+	case <-c.ctx.Done():
+		r.cancel(context.Cause(c.ctx))
+		return Result[T]{}, false, c.ctx.Err()
+	}
+}
