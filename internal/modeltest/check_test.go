@@ -228,30 +228,50 @@ func (c *call) found(ok func(*version) bool) bool {
 // its own end, and never one that this pod's own Delete was about.
 func (w *world) checkCopy(c *call, v *value) {
 	w.saw(sawCopy)
-	k := c.key
 	if !w.cfg.encoded {
 		w.fail("call %d got a copy, and there are none", c.id)
 	}
-	if c.pod.failedAt[k.n] < c.begun {
+	if c.pod.failedAt[c.key.n] < c.begun {
 		w.fail("P9: call %d got a copy, and no command of pod %d failed meanwhile", c.id, c.pod.n)
 	}
 	p := &w.cfg.opts.Policy
-	dropped := min(c.pod.dropped[k.n], c.begun)
-	if c.pod.dropped[k.n] > c.begun {
+	window := max(p.StaleFor, p.StaleIfError, 0)
+	if !w.mayBeCopy(c, func(x *version) bool { return x.value == v.n }, v.loads, func(l *load) time.Duration { return l.ttl + window }) {
+		w.fail("P9: call %d got value %d, a copy that has outlived its end or a Delete of this pod", c.id, v.n)
+	}
+}
+
+// mayBeCopyOfNothing says whether the pod may have ErrNotFound from its memory: as a value from there.
+func (w *world) mayBeCopyOfNothing(c *call) bool {
+	if !w.cfg.encoded || c.pod.failedAt[c.key.n] < c.begun {
+		return false
+	}
+	return w.mayBeCopy(c, func(x *version) bool { return x.entry.NotFound }, w.all, func(l *load) time.Duration {
+		if l.call.key != c.key || l.how != endNotFound {
+			return 0
+		}
+		return max(w.cfg.opts.Policy.NotFoundTTL, 0)
+	})
+}
+
+// mayBeCopy says whether the pod of c may have a copy of such a version, or of what such loads of its own
+// brought, given how long that lives from the beginning of the load on.
+func (w *world) mayBeCopy(c *call, is func(*version) bool, loads []*load, life func(*load) time.Duration) bool {
+	dropped := min(c.pod.dropped[c.key.n], c.begun)
+	if c.pod.dropped[c.key.n] > c.begun {
 		dropped = -1 // it returned during the call: the copy may be from before
 	}
-	window := max(p.StaleFor, p.StaleIfError, 0)
-	for _, x := range k.past {
-		if x.value == v.n && c.begunAt < x.end && (dropped < 0 || x.to > dropped) {
-			return
+	for _, x := range c.key.past {
+		if is(x) && c.begunAt < x.end && (dropped < 0 || x.to > dropped) {
+			return true
 		}
 	}
-	for _, l := range v.loads {
-		if l.call.pod == c.pod && c.begunAt < l.begunAt+l.ttl+window && l.begun >= dropped {
-			return
+	for _, l := range loads {
+		if l.call.pod == c.pod && c.begunAt < l.begunAt+life(l) && l.begun >= dropped {
+			return true
 		}
 	}
-	w.fail("P9: call %d got value %d, a copy that has outlived its end or a Delete of this pod", c.id, v.n)
+	return false
 }
 
 // checkError looks at the error of a Get.
@@ -283,7 +303,7 @@ func (w *world) checkError(c *call) {
 		w.saidSo(c, "goexit", func(l *load) bool { return l.how == endGoexit && l.ended >= c.begun })
 	case errors.Is(err, stampede.ErrNotFound):
 		if !w.anyLoad(c, func(l *load) bool { return l.how == endNotFound && l.begun >= c.begun }) &&
-			!c.found(func(x *version) bool { return x.entry.NotFound }) {
+			!c.found(func(x *version) bool { return x.entry.NotFound }) && !w.mayBeCopyOfNothing(c) {
 			w.fail("P9: call %d got %v, which was not in the store since, nor loaded", c.id, err)
 		}
 	case errors.Is(err, stampede.ErrLoadTimeout):
