@@ -153,7 +153,7 @@ func ExampleLoad_NotModified() {
 		return p, nil
 	}
 	ctx := context.Background()
-	r, _ := pages.Fetch(ctx, "/", load)
+	_, _ = pages.Fetch(ctx, "/", load)
 	_ = pages.Expire(ctx, "/")
 	r, err := pages.Fetch(ctx, "/", load)
 	fmt.Println(r.Value.Body, r.Freshness == stampede.Stale, err)

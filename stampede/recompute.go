@@ -2,6 +2,7 @@ package stampede
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -374,7 +375,7 @@ func (j *job[T]) end(lease Stamp, step func(context.Context) error) {
 // givenUp ends a load whose loader goes on. What it brings at last is dropped.
 func (j *job[T]) givenUp(r *run[T], lease Stamp, e *Entry) outcome[T] {
 	err := j.g.whyGivenUp(r)
-	if err == ErrClosed {
+	if errors.Is(err, ErrClosed) {
 		j.release(lease, Pass{})
 	} else {
 		j.fail(lease, e)

@@ -127,7 +127,7 @@ func (g *Guard[T]) await(r *run[T]) (ok bool) {
 
 // whyGivenUp is what the callers of an abandoned loader get.
 func (g *Guard[T]) whyGivenUp(r *run[T]) error {
-	if context.Cause(r.ctx) == ErrClosed {
+	if errors.Is(context.Cause(r.ctx), ErrClosed) {
 		return ErrClosed
 	}
 	err := fmt.Errorf("%w: %q after %v", ErrLoadTimeout, r.about.key, g.opts.LoadTimeout)
@@ -141,16 +141,16 @@ func (g *Guard[T]) result(r *run[T], key string) (ours bool, err error) {
 	cause := context.Cause(r.ctx)
 	var panicked *PanicError
 	switch err = r.err; {
-	case errors.As(err, &panicked) || err == ErrGoexit: // whatever the panic's value is
+	case errors.As(err, &panicked) || errors.Is(err, ErrGoexit): // whatever the panic's value is
 		g.events.emit(EventLoadPanicked, key, r.took, err)
 		return false, err
 	case err == nil || errors.Is(err, ErrNotFound):
 		g.events.emit(EventLoaded, key, r.took, err)
 		return false, err
-	case cause == ErrLeaseLost: // many a driver has an error of its own for a ctx that ended
+	case errors.Is(cause, ErrLeaseLost): // many a driver has an error of its own for a ctx that ended
 		ours = true
 	case !isContextErr(err):
-	case cause == ErrLoadTimeout || cause == ErrClosed:
+	case errors.Is(cause, ErrLoadTimeout) || errors.Is(cause, ErrClosed):
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	g.events.emit(EventLoadFailed, key, r.took, err)

@@ -117,12 +117,12 @@ func (w *world) try(a action) bool {
 		}
 		return ok
 	case actTime:
-		times := [...]time.Duration{1, 5, 20, 50, 100, 200}
-		w.pass(times[w.rng.IntN(len(times))] * time.Millisecond)
+		times := [...]int{1, 5, 20, 50, 100, 200}
+		w.pass(time.Duration(times[w.rng.IntN(len(times))]) * time.Millisecond)
 		return true
 	case actLong:
-		times := [...]time.Duration{300, 600, 1100, 2100}
-		w.pass(times[w.rng.IntN(len(times))] * time.Millisecond)
+		times := [...]int{300, 600, 1100, 2100}
+		w.pass(time.Duration(times[w.rng.IntN(len(times))]) * time.Millisecond)
 		return true
 	case actCancel:
 		c, ok := pickOf(w, w.calls, func(c *call) bool { return !c.cancelled && !c.pod.crashed })

@@ -211,10 +211,10 @@ func (c *call) found(ok func(*version) bool) bool {
 			continue
 		}
 		end := x.end
-		switch {
-		case c.result.Freshness == stampede.Fresh:
+		switch c.result.Freshness {
+		case stampede.Fresh:
 			end = x.fresh
-		case c.result.Freshness == stampede.Stale:
+		case stampede.Stale:
 			end = x.stale
 		}
 		if max(x.since, c.begunAt) < end {

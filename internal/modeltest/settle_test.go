@@ -32,8 +32,7 @@ func (w *world) settle(loads bool) {
 }
 
 func (w *world) settleOne(loads bool) bool {
-	switch {
-	case len(w.silent) > 0:
+	if len(w.silent) > 0 {
 		c := w.silent[0]
 		w.silent = w.silent[1:]
 		if !c.orphan {

@@ -143,7 +143,7 @@ func (w *world) settleStep() {
 // yield makes what the scheduler did known to goroutines that no more than the time will wake.
 func (w *world) yield() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.mu.Unlock() //nolint:gocritic // there is nothing to do under it
 }
 
 // pass lets time pass.
@@ -167,7 +167,7 @@ func (w *world) collect() {
 	for _, c := range in.failed {
 		c.pod.failedAt[c.keys[0].n] = w.step
 		c.keys[0].lost = w.step
-		if c.err == context.Canceled && (c.op == opElect || c.op == opCommit || c.op == opFail || c.op == opRelease) { //nolint:errorlint // as is
+		if c.err == context.Canceled && (c.op == opElect || c.op == opCommit || c.op == opFail || c.op == opRelease) {
 			w.fail("P6: the %v of %s was cancelled", c.op, c.keys[0].name)
 		}
 		w.endStep(c)

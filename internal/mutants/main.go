@@ -38,8 +38,9 @@ func main() {
 	timeout := flag.Duration("timeout", 2*time.Minute, "how long one run of a test may take, with its build")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, flag.Args(), *timeout); err != nil {
+	err := run(ctx, flag.Args(), *timeout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
