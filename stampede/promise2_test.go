@@ -61,6 +61,7 @@ func TestMemoryOfALeaseEndsWithTheVersionItBelongsTo(t *testing.T) {
 		time.Sleep(steady.TTL)
 		get(t.Context(), a.Guard, "k", slowly(900*time.Millisecond, 2)).is(t, 1, 0)
 		synctest.Wait()
+		b.net.Mute(true)                                     // nobody tells it of changes
 		get(t.Context(), b.Guard, "k", never(t)).is(t, 1, 0) // b now remembers a's lease
 		synctest.Wait()
 		must(t, a.Expire(t.Context(), "k")) // which ends the lease
