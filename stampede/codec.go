@@ -97,6 +97,9 @@ func checkMsgpack(data []byte) error {
 				n = n<<8 | int(b)
 			}
 			data = data[width:]
+			if n < 0 || n > len(data) { // also where an int has 32 bits: what follows cannot overflow
+				return errMsgpack
+			}
 			switch kind {
 			case 'b':
 				size = n
@@ -108,7 +111,7 @@ func checkMsgpack(data []byte) error {
 				nested = 2 * n
 			}
 		}
-		if size > len(data) || nested > len(data) {
+		if size > len(data) || nested > len(data) || nested < 0 {
 			return errMsgpack
 		}
 		data = data[size:]

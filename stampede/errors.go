@@ -20,7 +20,7 @@ var (
 	// ErrLeaseLost is the cause of a loader's ctx whose lease now belongs to another pod. Callers
 	// never get it.
 	ErrLeaseLost = errors.New("stampede: lease lost to another pod")
-	// ErrOverloaded: as many loads as Options.MaxLoads or MaxAbandoned allow are running.
+	// ErrOverloaded: as many loaders as Options.MaxAbandoned allows go on after they were given up.
 	ErrOverloaded = errors.New("stampede: too many loads")
 	// ErrReentrant: a loader asked for the key that it is loading.
 	ErrReentrant = errors.New("stampede: loader waits for its own key")

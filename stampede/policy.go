@@ -210,8 +210,8 @@ func (o Options) validate() error {
 			errs = append(errs, fmt.Errorf("stampede: Options.%s is %v; the smallest is %v", d.name, d.d, d.least))
 		}
 	}
-	if o.LoadTimeout > 0 && o.SoftTimeout > o.LoadTimeout {
-		errs = append(errs, fmt.Errorf("stampede: Options.SoftTimeout (%v) is longer than LoadTimeout (%v)", o.SoftTimeout, o.LoadTimeout))
+	if load := o.withDefaults().LoadTimeout; load > 0 && o.SoftTimeout > load {
+		errs = append(errs, fmt.Errorf("stampede: Options.SoftTimeout (%v) is longer than LoadTimeout (%v)", o.SoftTimeout, load))
 	}
 	if o.OnWaitTimeout > FailWait {
 		errs = append(errs, fmt.Errorf("stampede: Options.OnWaitTimeout is %d, which is none of its values", o.OnWaitTimeout))

@@ -41,10 +41,12 @@ type Store interface {
 	Elect(ctx context.Context, key Key, ballot Ballot) (Election, error)
 
 	// Commit ends a load: if lease is still held, it writes e under that stamp, ends the lease and
-	// wakes all who wait, in one atomic step. See [Verdict].
+	// wakes all who wait, in one atomic step. The zero stamp is never held. Where the store cannot
+	// write, it ends the lease all the same, as Fail does, and answers NotStored. See [Verdict].
 	Commit(ctx context.Context, key Key, lease Stamp, e Entry) (Verdict, error)
 
-	// Renew lets lease end length from now, if it is still held. It never takes a lease.
+	// Renew lets lease end length from now, if it is still held. It never takes a lease. A lease that
+	// the caller's token got a second time, with another nonce, is Taken; a marker is Absent.
 	Renew(ctx context.Context, key Key, lease Stamp, length time.Duration) (Holding, error)
 
 	// Fail ends lease, if it is still held, after a load that failed: all who wait are told, and for
@@ -61,8 +63,8 @@ type Store interface {
 	Set(ctx context.Context, key Key, e Entry) error
 
 	// Delete removes the entries and ends any leases and markers of keys, then wakes all who wait. Each
-	// key is one atomic step, keys together are not. On an error, which names how many are meant,
-	// some may be deleted.
+	// key is one atomic step, keys together are not. On an error some may be deleted; it says how many
+	// were not, and names some.
 	Delete(ctx context.Context, keys ...Key) error
 
 	// Expire makes the entries of keys stale from now on, each under a new stamp, ends any leases
@@ -74,7 +76,8 @@ type Store interface {
 	Watch(key Key) Watch
 
 	// Drops calls fn for each key of space that Delete, Set or Expire change, on any pod, until stop
-	// is called. fn must not block. It is a hint and may miss some.
+	// is called, and perhaps once more after that. fn must not block; it may be called on the goroutine
+	// of whoever changes the key. It is a hint and may miss some.
 	Drops(space string, fn func(key string)) (stop func())
 
 	// Health says whether the store answers, by asking it: for readiness probes.
@@ -110,7 +113,8 @@ func NewStamp() (s Stamp) {
 // Token returns the token of the attempt that was granted.
 func (s Stamp) Token() (t Token) { copy(t[:], s[:]); return t }
 
-// Entry is what is stored for a key. Durations are whole milliseconds; a store rounds down.
+// Entry is what is stored for a key. Durations are whole milliseconds; a store rounds down. An entry
+// whose TTL and windows come to less than a millisecond lives for no longer than one.
 type Entry struct {
 	Stamp Stamp // zero: nothing is stored, or nothing that can be read; set by the store
 
@@ -247,14 +251,15 @@ type Pass struct {
 // Watch is a subscription to what happens to one key.
 //
 // The order is: Watch, wait for Ready (or not longer than a poll interval), look at the store again,
-// then wait for C. Whatever happens after Ready's channel was closed is told.
+// then wait for C. Whatever happens after Ready's channel was closed is told; something from before
+// may be, too. C is never closed.
 type Watch interface {
 	// Ready returns a channel that is closed while the subscription stands. After it was lost, it
 	// returns another one; that it was lost is told like a change.
 	Ready() <-chan struct{}
 	// C tells of changes. Several may be told as one.
 	C() <-chan Change
-	// Close ends the subscription.
+	// Close ends the subscription. It may be called again.
 	Close()
 }
 
