@@ -34,7 +34,8 @@ type Store interface {
 	// Elect asks for the lease of key. In one atomic step the store looks at the entry again, then
 	// at the lease; see [Role] for what it may answer. An elect that is executed twice with the same
 	// token, for whatever reason, is answered alike while the lease lasts; one that is executed after
-	// its lease has ended makes a lease with another stamp, which nobody's commit fits.
+	// its lease has ended makes a lease with another stamp, which nobody's commit fits. It does not
+	// prolong a lease.
 	//
 	// After an error the lease may have been taken all the same. The store then gives it back by
 	// itself, as soon as it answers again; the caller must not use the token again.
