@@ -69,13 +69,17 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer products.Close(ctx)
 
 	id := "42"
 	p, err := products.Get(ctx, id, func(ctx context.Context) (Product, error) {
 		return db.Product(ctx, id) // one caller in one pod runs this
 	})
 	fmt.Println(p.Name, err)
+
+	// When the service ends: let loads end, but not for ever.
+	end, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_ = products.Close(end)
 	// Output: Lamp <nil>
 }
 
@@ -123,6 +127,7 @@ func ExampleGuard_Fetch() {
 	load := func(ctx context.Context, l *stampede.Load[string]) (string, error) {
 		l.TTL(10 * time.Minute) // what the token itself says, less a margin
 		l.StaleFor(0)           // an expired token is of no use
+		l.StaleIfError(0)       // not even when the issuer fails
 		return "secret", nil
 	}
 	for range 2 {
