@@ -197,7 +197,7 @@ func TestMinimalRightsSuffice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
 	r := newRig(t, srv.Addr(), patient)
-	r.do("ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~test:*", "&test:*",
+	r.do("ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~test:*", "~test@*", "&test:*", "&test@*",
 		"+get", "+pttl", "+set", "+del", "+unlink", "+pexpire", "+getrange", "+setrange", "+time",
 		"+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe", "+ping", "+hello")
 	s := open(t, redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret"}), patient)
@@ -220,6 +220,13 @@ func TestMinimalRightsSuffice(t *testing.T) {
 		t.Error(h, err)
 	}
 	_ = s.Drops("test", func(string) {})
+	versioned := stampede.Key{Space: "test@v2", Key: key.Key}
+	for step, do := range steps {
+		if err := do(t.Context(), s, versioned); err != nil {
+			t.Errorf("%s, with a version: %v", step, err)
+		}
+	}
+	_ = s.Drops(versioned.Space, func(string) {})
 	for _, denied := range r.do("ACL", "LOG").([]any) {
 		// Both are only tried: who the client is, and what kind of server this is.
 		if text := fmt.Sprint(denied); !strings.Contains(text, "client|") && !strings.Contains(text, "info") {

@@ -12,7 +12,7 @@ import (
 	"github.com/herdgate/herdgate/stampede"
 )
 
-// ErrClosed is returned by all methods of a Store after Close.
+// ErrClosed is returned after Close by all methods of a Store that return an error, but for Close itself.
 var ErrClosed = errors.New("redisstore: store is closed")
 
 // errTimeout: Redis did not answer within Options.Timeout.

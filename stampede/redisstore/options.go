@@ -18,9 +18,9 @@ type Options struct {
 	Timeout time.Duration
 
 	// MaxConns is how many requests other than reads may be under way at once, each on a connection of
-	// its own; others wait for their turn within their time. Reads need five connections more at most,
-	// the subscription one. In a cluster it counts for each node. Zero: 10 per CPU
-	// (GOMAXPROCS), at least 16. Negative: New returns an error.
+	// its own; others wait for their turn within their time. Reads need six connections more at most, the
+	// subscription one. In a cluster it counts for each node. Zero: 10 per CPU (GOMAXPROCS), at least 16.
+	// Negative: New returns an error.
 	MaxConns int
 
 	// Logger receives changes of state and faults of the set-up, nothing per request. Nil:
