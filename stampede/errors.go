@@ -15,14 +15,16 @@ var (
 	// ErrLoadTimeout: the load took longer than Options.LoadTimeout and was given up. It is also the
 	// cause of the loader's ctx.
 	ErrLoadTimeout = errors.New("stampede: load timed out")
-	// ErrWaitTimeout: there was nothing to wait for any longer after Options.WaitTimeout.
+	// ErrWaitTimeout: another pod's load did not end within Options.WaitTimeout, and
+	// Options.OnWaitTimeout is FailWait.
 	ErrWaitTimeout = errors.New("stampede: timed out waiting for another pod's load")
 	// ErrLeaseLost is the cause of a loader's ctx whose lease now belongs to another pod. Callers
 	// never get it.
 	ErrLeaseLost = errors.New("stampede: lease lost to another pod")
 	// ErrOverloaded: as many loaders as Options.MaxAbandoned allows go on after they were given up.
 	ErrOverloaded = errors.New("stampede: too many loads")
-	// ErrReentrant: a loader asked for the key that it is loading.
+	// ErrReentrant: a loader asked for the key that it is loading. It is noticed only through the
+	// loader's own ctx: a loader that asks with another ctx waits until LoadTimeout.
 	ErrReentrant = errors.New("stampede: loader waits for its own key")
 	// ErrClosed: the guard was closed and had nothing to serve.
 	ErrClosed = errors.New("stampede: guard is closed")

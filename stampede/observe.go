@@ -67,7 +67,7 @@ type Event struct {
 
 // Observer is told of what happens in guards, as it happens, on the goroutine where it happens. It
 // must be quick, must not call the guard, and must not end the goroutine; a panic in it is swallowed.
-// A background load's error and panic reach the Observer and nobody else.
+// A background load's error and panic reach the Observer and, when that changes, the Logger.
 type Observer interface {
 	Observe(Event)
 }

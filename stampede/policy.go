@@ -21,18 +21,21 @@ type Policy struct {
 	// than Options.SoftTimeout. Within StaleFor nobody waits, so it has an effect only where it is
 	// longer. Default 10 m, or StaleFor if that is longer.
 	StaleIfError time.Duration
-	// NotFoundTTL is how long ErrNotFound is remembered. It has no stale windows. Default 5 s.
+	// NotFoundTTL is how long ErrNotFound is remembered. It has no stale windows and no jitter. Default
+	// 5 s.
 	NotFoundTTL time.Duration
 	// ErrorBackoff is how long after a failed load no pod that has something stale to serve starts
 	// another one. Who has nothing loads all the same. Default 1 s.
 	ErrorBackoff time.Duration
 	// Jitter shortens each TTL by a random share of up to this much, so that entries written together
-	// do not expire together. From 0 to 1; default 0.1.
+	// do not expire together. It does not apply to NotFoundTTL, nor to Load.TTL. From 0 to 1; default
+	// 0.1.
 	Jitter float64
 	// Beta scales early refresh: shortly before TTL ends, a caller may start a load behind, with a
 	// probability that grows as the end comes near (XFetch, "Optimal Probabilistic Cache Stampede
 	// Prevention", Vattani, Chierichetti and Lowenstein, VLDB 2015). Above 1 earlier, below 1 later.
-	// Never before half of TTL. Default 1.
+	// Never before half of TTL. Entries written by Set have no load duration and are not refreshed
+	// early. Default 1.
 	Beta float64
 }
 
@@ -76,7 +79,8 @@ type Options struct {
 	MaxAbandoned int
 
 	// StoreBudget is how long the store may keep a caller of Get or Fetch waiting, over all steps of
-	// the call, before it is done without. Default 250 ms, smallest 1 ms.
+	// the call, before it is done without. A store may allow a single step less: with redisstore no
+	// step takes longer than its Options.Timeout, whatever the budget. Default 250 ms, smallest 1 ms.
 	StoreBudget time.Duration
 	// CopyBudget is the same for callers for whom there is a copy in memory. Default 25 ms, smallest
 	// 1 ms.
@@ -91,7 +95,8 @@ type Options struct {
 	// share one, which they must not change.
 	CopyOnRead bool
 	// MaxValueSize bounds the size of an encoded value, in bytes. A larger one is served but not
-	// stored. Default 8 MiB; negative: no bound.
+	// stored. It has no effect where values are kept as they are (MemoryStore without CopyOnRead).
+	// Default 8 MiB; negative: no bound.
 	MaxValueSize int
 
 	// Observer is told of what happens. Default none.
