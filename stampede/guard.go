@@ -95,7 +95,8 @@ func (g *Guard[T]) Fetch(ctx context.Context, key string, load func(ctx context.
 	return g.get(ctx, key, loader[T]{full: load})
 }
 
-// Result is a value and where it is from.
+// Result is a value and where it is from. After Expire, Age counts from TTL on: when the value was stored
+// is then not known any more.
 type Result[T any] struct {
 	Value T
 
@@ -321,8 +322,9 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 }
 
 // Set stores v under key, with the guard's policy. Loads under way will not overwrite it. After a nil
-// error no later Get returns what was there before; an error that is ErrOutcomeUnknown says that v may
-// have been stored, or still will be.
+// error no later Get on pods that the store answers returns what was there before; an error that is
+// ErrOutcomeUnknown says that v may have been stored, or still will be. If ctx has no deadline, Set ends
+// after a second all the same.
 func (g *Guard[T]) Set(ctx context.Context, key string, v T) error {
 	if err := g.checkKey(ctx, key); err != nil {
 		return err
@@ -339,15 +341,16 @@ func (g *Guard[T]) Set(ctx context.Context, key string, v T) error {
 }
 
 // Delete removes what is stored under keys, fleet-wide. Loads under way will not bring it back. After
-// a nil error no later Get returns what was there before. After an error it may: repeat the Delete, or
-// wait until TTL and the stale windows have passed.
+// a nil error no later Get on pods that the store answers returns what was there before. After an error
+// it may: repeat the Delete, or wait until TTL and the stale windows have passed. If ctx has no deadline,
+// Delete ends after a second, and a second more for each thousand keys, all the same.
 func (g *Guard[T]) Delete(ctx context.Context, keys ...string) error {
 	return g.change(ctx, "delete", keys, g.storeDelete)
 }
 
 // Expire makes what is stored under keys stale, fleet-wide: it is served for StaleFor from now on while
 // one caller loads, which happens at the next Get. Loads under way will not overwrite it. What has no
-// stale window is deleted. Errors as for Delete.
+// stale window is deleted. Errors and time limit as for Delete.
 func (g *Guard[T]) Expire(ctx context.Context, keys ...string) error {
 	return g.change(ctx, "expire", keys, g.storeExpire)
 }
@@ -403,7 +406,8 @@ func (g *Guard[T]) wrote(ctx context.Context, what, key string, err error) error
 const writeTimeout = time.Second
 
 // Refresh starts a load of key behind, even if what is stored is fresh, and does not wait for it. In
-// the fleet one pod loads; it does nothing when a load is under way.
+// the fleet one pod loads. It does nothing, and returns nil, when a load is under way, when the last one
+// failed within ErrorBackoff, or when the store does not answer.
 func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx context.Context) (T, error)) error {
 	l := loader[T]{plain: load}
 	if err := g.check(ctx, key, l); err != nil {

@@ -81,7 +81,8 @@ type Store interface {
 	// of whoever changes the key. It is a hint and may miss some.
 	Drops(space string, fn func(key string)) (stop func())
 
-	// Health says whether the store answers, by asking it: for readiness probes.
+	// Health says whether the store answers, by asking it: for dashboards and alerts. It is not for
+	// readiness probes: all pods would leave together, just when they could serve without the store.
 	Health(ctx context.Context) error
 }
 
