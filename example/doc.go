@@ -21,7 +21,7 @@
 //	curl -i localhost:8081/product/p001  # the new price, on every pod
 //	curl localhost:8080/stats
 //
-// The code to copy from is in service.go (two guards and how they are made), handlers.go (what a handler
-// does with what a guard returns) and product.go (a write, and what to do when the Delete after it
-// fails).
+// The code to copy from is in guarded.go (a guard and how it is made), handlers.go (what a handler does
+// with what a guard returns), product.go (another guard; a write, and what to do when the Delete after it
+// fails) and pods.go (the store, and in which order all is closed).
 package main

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -134,6 +135,11 @@ func TestCommandEndsCleanlyWhenItIsInterrupted(t *testing.T) {
 
 func TestCommandExplainsItself(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -144,6 +150,7 @@ func TestCommandExplainsItself(t *testing.T) {
 		"all faults":     {[]string{"-pods", "0", "-ttl", "1ns", "-rate", "-1", "x"}, 2, []string{"-pods", "-ttl", "-rate", `"x"`}},
 		"bad address":    {[]string{"-serve", "-addr", "x"}, 2, []string{"-addr"}},
 		"no Redis there": {[]string{"-redis", "127.0.0.1:1"}, 1, []string{"127.0.0.1:1"}},
+		"busy port":      {[]string{"-serve", "-pods", "1", "-scan", "5ms", "-addr", busy.Addr().String()}, 1, []string{"-addr", "in use"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var errs bytes.Buffer

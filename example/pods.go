@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -74,6 +75,9 @@ func openPod(ctx context.Context, cfg *config, i int, rds *redisServer, shop *ca
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
+		if cfg.serve {
+			err = fmt.Errorf("-addr: %w", err)
+		}
 		return p, err
 	}
 	p.url = "http://" + l.Addr().String()
