@@ -13,6 +13,8 @@ var (
 	machinePath = regexp.MustCompile(`(?:^|[\s"'` + "`" + `(=:,<>|])(?:/(?:home|root|work|Users|mnt|tmp)/[\w.-]|[A-Z]:\\Users\\)`)
 	// A promise to do something later; context.TODO is Go's.
 	unfinished = regexp.MustCompile(`(?:^|[^.\w])(?:TO` + `DO|FIX` + `ME)(?:[^\w]|$)`)
+	// A place for something that is to be filled in.
+	placeholder = regexp.MustCompile(`@@[A-Z]\w*@@`)
 )
 
 func TestTextNamesNoMachineAndLeavesNothingOpen(t *testing.T) {
@@ -26,6 +28,9 @@ func TestTextNamesNoMachineAndLeavesNothingOpen(t *testing.T) {
 			number++
 			if machinePath.Match(line) {
 				t.Errorf("%s:%d: a path that exists on one machine only: %s", name, number, bytes.TrimSpace(line))
+			}
+			if placeholder.Match(line) {
+				t.Errorf("%s:%d: not filled in: %s", name, number, bytes.TrimSpace(line))
 			}
 			if unfinished.Match(line) {
 				t.Errorf("%s:%d: unfinished; do it or open an issue: %s", name, number, bytes.TrimSpace(line))
@@ -46,8 +51,11 @@ func TestTextPatternsTellGoodFromBad(t *testing.T) {
 		`FIX` + `ME`:                         true,
 		`ctx := context.TO` + `DO()`:         false,
 		`the test doubles its MAXTODOS here`: false,
+		`@` + `@SPEED@` + `@`:                true,
+		`@@ -1,2 +3,4 @@ func A`:             false,
 	} {
-		if got := machinePath.MatchString(text) || unfinished.MatchString(text); got != want {
+		got := machinePath.MatchString(text) || unfinished.MatchString(text) || placeholder.MatchString(text)
+		if got != want {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
