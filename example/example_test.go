@@ -150,7 +150,7 @@ func TestCommandExplainsItself(t *testing.T) {
 		"all faults":     {[]string{"-pods", "0", "-ttl", "1ns", "-rate", "-1", "x"}, 2, []string{"-pods", "-ttl", "-rate", `"x"`}},
 		"bad address":    {[]string{"-serve", "-addr", "x"}, 2, []string{"-addr"}},
 		"no Redis there": {[]string{"-redis", "127.0.0.1:1"}, 1, []string{"127.0.0.1:1"}},
-		"busy port":      {[]string{"-serve", "-pods", "1", "-scan", "5ms", "-addr", busy.Addr().String()}, 1, []string{"-addr", "in use"}},
+		"busy port":      {[]string{"-serve", "-pods", "1", "-scan", "5ms", "-addr", busy.Addr().String()}, 1, []string{"-addr: listen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var errs bytes.Buffer
