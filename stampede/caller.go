@@ -15,8 +15,17 @@ type caller[T any] struct {
 	key  string
 	load loader[T]
 	q    ask[T]
-	came flight.Mark      // when it joined its first flight; zero: not yet
+	came flight.Mark // when it joined its first flight; zero: not yet
+	miss bool
 	soft <-chan time.Time // SoftTimeout has passed since it began to wait in this round
+}
+
+// missed counts the call, not its rounds.
+func (c *caller[T]) missed() {
+	if !c.miss {
+		c.miss = true
+		c.g.events.emit(EventMiss, c.key, 0, nil)
+	}
 }
 
 // join joins the flight of the key, or starts one.
@@ -34,7 +43,7 @@ func (c *caller[T]) join() flight.Ticket[outcome[T]] {
 // wait waits in a flight and returns what it brings to this caller.
 func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool, err error) {
 	defer t.Leave()
-	if isLoading(c.ctx, c.g.space, c.key) {
+	if isLoading(c.ctx, c.g.place, c.key) {
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, c.key)
 	}
 	if c.came == 0 {
@@ -109,6 +118,9 @@ func (c *caller[T]) take(out *outcome[T], starter bool) (r Result[T], again bool
 	case loadSelf:
 		return c.loadSelf()
 	}
+	if out.lost {
+		c.q.losses++
+	}
 	return r, true, nil
 }
 
@@ -124,7 +136,7 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
-	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}})
+	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}}, true)
 	if !ok {
 		g.life.leave()
 		return Result[T]{}, false, ErrOverloaded

@@ -216,8 +216,32 @@ func typeCheck(t reflect.Type, c Codec, encoded bool) uint64 {
 		form = c.Name()
 	}
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%s", form, t.PkgPath(), t.String())
+	_, _ = fmt.Fprintf(h, "%s\x00%s", form, typeName(t))
 	return h.Sum64()
+}
+
+// typeName is the name of t with the whole paths of packages, which t.String has not.
+func typeName(t reflect.Type) string {
+	if t.Name() != "" {
+		return t.PkgPath() + "." + t.Name()
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return "*" + typeName(t.Elem())
+	case reflect.Slice:
+		return "[]" + typeName(t.Elem())
+	case reflect.Array:
+		return fmt.Sprintf("[%d]%s", t.Len(), typeName(t.Elem()))
+	case reflect.Map:
+		return "map[" + typeName(t.Key()) + "]" + typeName(t.Elem())
+	case reflect.Struct:
+		name := "struct{"
+		for i := range t.NumField() {
+			name += t.Field(i).Name + " " + typeName(t.Field(i).Type) + ";"
+		}
+		return name + "}"
+	}
+	return t.String()
 }
 
 // encode makes the payload of v. A codec is user code: a panic in it is an error here.

@@ -29,6 +29,7 @@ type pocket[T any] struct {
 	data  []byte // nil unless kept
 
 	notFound bool
+	unstored bool // it never was in the store
 	size     int64
 	stale    time.Time     // fresh until then
 	end      time.Time     // served until then
@@ -95,7 +96,7 @@ func (c *copies[T]) keepOne(key string, e *Entry, v T, begun time.Time, drops ui
 		}
 		c.lru.Remove(key) // so that its bytes are counted off
 	}
-	p := &pocket[T]{stamp: e.Stamp, value: v, notFound: e.NotFound, size: int64(len(e.Data) + pocketSize), ttl: e.TTL, reload: reload,
+	p := &pocket[T]{stamp: e.Stamp, value: v, notFound: e.NotFound, unstored: unstored, size: int64(len(e.Data) + pocketSize), ttl: e.TTL, reload: reload,
 		stale: begun.Add(e.FreshFor()), end: begun.Add(e.Left)}
 	if p.size > c.bound {
 		return
@@ -146,6 +147,18 @@ const reloadEvery = 4
 
 func rarely(ttl time.Duration) time.Duration {
 	return reloadEvery * min(max(ttl, time.Millisecond), maxTTL)
+}
+
+// gone forgets a copy of something that was stored and is not any more.
+func (c *copies[T]) gone(key string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.lru.Peek(key); ok && !p.unstored {
+		c.lru.Remove(key)
+	}
 }
 
 func (c *copies[T]) drop(key string) {

@@ -1,6 +1,7 @@
 package stampede_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,8 +44,62 @@ func TestColdCallerIsNotHeldByAnotherPodsFailure(t *testing.T) {
 		bad := &source{fails: errBoom}
 		get(t.Context(), a.Guard, "k", bad.load).fails(t, errBoom, 0)
 		get(t.Context(), b.Guard, "k", slowly(time.Second, 2)).is(t, 2, time.Second)
-		get(t.Context(), a.Guard, "k", value(3)).is(t, 3, 0)
+		// Its value is stored: nothing was since the load began, so the key is protected again.
+		get(t.Context(), a.Guard, "k", never(t)).is(t, 2, 0)
 	})
+}
+
+// After a load that failed all pods load side by side, and the first value is stored.
+func TestColdKeyIsProtectedAgainWithTheFirstValueAfterAFailure(t *testing.T) {
+	for name, backoff := range map[string]time.Duration{"back-off": time.Hour, "no back-off": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(stampede.MemoryStore)
+				o := stampede.Options{Policy: stampede.Policy{ErrorBackoff: backoff}}
+				pods := make([]pod, 10)
+				for i := range pods {
+					pods[i] = newPod(t, store, o)
+				}
+				bad := &source{fails: errBoom}
+				get(t.Context(), pods[0].Guard, "k", bad.load).fails(t, errBoom, 0)
+				good := &source{takes: 100 * time.Millisecond}
+				for range 20 {
+					var answers []<-chan answer
+					for _, p := range pods {
+						answers = append(answers, going(t.Context(), p.Guard, "k", good.load))
+					}
+					for _, a := range answers {
+						if got := <-a; got.err != nil {
+							t.Error(got.err)
+						}
+					}
+				}
+				if n, _ := good.loads(); n > len(pods) {
+					t.Errorf("%d loads, want one a pod at most", n)
+				}
+			})
+		})
+	}
+}
+
+// A Delete ends what a load under a marker may still store.
+func TestLoadUnderAMarkerDoesNotOverwriteAChange(t *testing.T) {
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(stampede.MemoryStore)
+				a, b := newPod(t, store, stampede.Options{}), newPod(t, store, stampede.Options{})
+				get(t.Context(), a.Guard, "k", func(context.Context) (int, error) { return 0, errBoom }).fails(t, errBoom, 0)
+				late := going(t.Context(), a.Guard, "k", slowly(100*time.Millisecond, 1))
+				time.Sleep(50 * time.Millisecond)
+				must(t, change(t.Context(), b.Guard))
+				(<-late).is(t, 1, 100*time.Millisecond)
+				if r, ok, _ := b.Peek(t.Context(), "k"); ok && r.Value == 1 {
+					t.Error("the value from before is stored")
+				}
+			})
+		})
+	}
 }
 
 func TestLocalBackOffEndsWithTheEntryItBelongsTo(t *testing.T) {

@@ -32,14 +32,14 @@ const (
 // It subscribes first, and returns as soon as that is confirmed: the election after that sees what has
 // happened until then, and whatever happens later is told. Only then it sleeps for as long as the lease
 // has left.
-func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el *Election) (again bool) {
+func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el *Election, since time.Time) (again bool) {
 	if w.watch == nil {
 		w.watch, w.begun, w.poll = g.store.Watch(Key{g.space, key}), time.Now(), minPoll
 	}
 	if !slices.Contains(w.followed, el.Lease) {
 		w.followed = append(w.followed, el.Lease)
 	}
-	rest := g.opts.WaitTimeout - time.Since(w.begun)
+	rest := g.opts.WaitTimeout - time.Since(since)
 	if rest <= 0 {
 		return false
 	}

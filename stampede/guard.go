@@ -18,6 +18,7 @@ type Guard[T any] struct {
 	store   Store
 	opts    Options
 	space   string
+	place   place
 	typ     uint64 // check of T and the codec
 	encoded bool   // entries hold bytes
 
@@ -48,6 +49,10 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 	} else {
 		g.encoded = store.Encoded() || o.CopyOnRead
 		g.typ = typeCheck(t, o.Codec, g.encoded)
+		g.place.space = g.space
+		if reflect.TypeOf(store).Comparable() {
+			g.place.store = store
+		}
 		if checker, ok := o.Codec.(interface{ Check(reflect.Type) error }); ok && g.encoded {
 			errs = append(errs, checker.Check(t))
 		}
@@ -129,7 +134,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
 	q := &c.q
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
-		g.events.emit(EventMiss, key, 0, nil)
+		c.missed()
 		if r, again, err := c.wait(&t); !again {
 			return r, err
 		}
@@ -138,7 +143,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	for {
 		begun := time.Now()
 		e, r, err := g.read(ctx, key, q)
-		switch fr := e.Freshness(); {
+		switch fr := servable(&e); {
 		case err != nil && over(ctx) != nil:
 			return Result[T]{}, over(ctx)
 		case err != nil: // the store is in trouble: a copy, or a load without asking it again
@@ -160,7 +165,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: e.Stamp})
 			return r, nil
 		default:
-			g.events.emit(EventMiss, key, 0, nil)
+			c.missed()
 			q.seen, q.trouble, q.alt, q.looked = e.Stamp, false, nil, begun
 			if fr == OnlyIfError {
 				q.looked = time.Time{} // who comes may be served with it
@@ -171,8 +176,11 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 				}
 			}
 		}
-		if isLoading(ctx, g.space, key) { // by itself: leave no flight behind
+		if isLoading(ctx, g.place, key) { // by itself: leave no flight behind
 			return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
+		}
+		if q.since.IsZero() {
+			q.since = begun
 		}
 		t := c.join()
 		r, again, err := c.wait(&t)
@@ -181,6 +189,15 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		}
 		g.events.emit(EventAgain, key, 0, nil)
 	}
+}
+
+// servable is the freshness of an entry to who might serve it. That there is no such thing is an answer
+// only while it is fresh, whatever windows another program has written with it.
+func servable(e *Entry) Freshness {
+	if fr := e.Freshness(); fr == Fresh || !e.NotFound {
+		return fr
+	}
+	return Dead
 }
 
 // lookEvery is how often the callers of a pod look for a key for which all there is to do is to wait:
@@ -209,8 +226,10 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Resu
 		return Entry{}, Result[T]{}, err
 	}
 	r := g.open(key, &e)
-	if e.Freshness() != Dead {
+	if servable(&e) != Dead {
 		g.copies.put(key, &e, r.Value, begun, drops)
+	} else {
+		g.copies.gone(key) // a copy of what the store does not have any more, whoever removed it
 	}
 	return e, r, nil
 }
@@ -313,7 +332,7 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 		return Result[T]{}, false, over(ctx)
 	case err != nil:
 		return Result[T]{}, false, fmt.Errorf("stampede: peek %q: %w", key, err)
-	case e.Freshness() < Stale:
+	case servable(&e) < Stale:
 		return Result[T]{}, false, nil
 	case e.NotFound:
 		return Result[T]{}, false, ErrNotFound
@@ -334,7 +353,7 @@ func (g *Guard[T]) Set(ctx context.Context, key string, v T) error {
 	if err := g.fill(&e, v); err != nil {
 		return err
 	}
-	step, cancel := context.WithTimeout(ctx, writeTimeout)
+	step, cancel := forWrite(ctx, 1)
 	defer cancel()
 	defer g.forget(key)
 	return g.wrote(ctx, "set", key, g.store.Set(step, Key{g.space, key}, e))
@@ -371,9 +390,9 @@ func (g *Guard[T]) change(ctx context.Context, what string, keys []string, do fu
 		full[i] = Key{g.space, key}
 	}
 	if len(keys) == 0 {
-		return g.checkKey(ctx, "-")
+		return g.checkGuard(ctx)
 	}
-	step, cancel := context.WithTimeout(ctx, writeTimeout)
+	step, cancel := forWrite(ctx, len(keys))
 	defer cancel()
 	defer g.forget(keys...)
 	return g.wrote(ctx, what, keys[0], do(step, full...))
@@ -402,8 +421,17 @@ func (g *Guard[T]) wrote(ctx context.Context, what, key string, err error) error
 	return fmt.Errorf("stampede: %s %q: %w", what, key, errors.Join(err, ctx.Err()))
 }
 
-// writeTimeout bounds Set, Delete and Expire, which have no fallback, and the steps that nobody waits for.
+// writeTimeout bounds the steps that nobody waits for, and Set, Delete and Expire, which have no fallback,
+// when their callers set no deadline.
 const writeTimeout = time.Second
+
+// forWrite returns a ctx for a step that changes so many keys.
+func forWrite(ctx context.Context, keys int) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, writeTimeout*time.Duration(1+keys/1000))
+}
 
 // Refresh starts a load of key behind, even if what is stored is fresh, and does not wait for it. In
 // the fleet one pod loads. It does nothing, and returns nil, when a load is under way, when the last one
@@ -444,14 +472,18 @@ func (g *Guard[T]) Close(ctx context.Context) error {
 	return g.life.shutdown(ctx)
 }
 
-func (g *Guard[T]) checkKey(ctx context.Context, key string) error {
-	switch {
-	case g == nil || g.store == nil:
+func (g *Guard[T]) checkGuard(ctx context.Context) error {
+	if g == nil || g.store == nil {
 		return ErrNoGuard
-	case key == "":
-		return ErrBadKey
 	}
 	return ctx.Err()
+}
+
+func (g *Guard[T]) checkKey(ctx context.Context, key string) error {
+	if key == "" && g != nil && g.store != nil {
+		return ErrBadKey
+	}
+	return g.checkGuard(ctx)
 }
 
 func (g *Guard[T]) check(ctx context.Context, key string, load loader[T]) error {

@@ -14,9 +14,10 @@ type lifecycle struct {
 	quit chan struct{} // closed when what is under way has to end
 	once sync.Once     // closes it
 
-	mu      sync.Mutex // protects what follows
-	ended   bool       // by Close: nothing starts any more
-	running int        // flights, and commits that outlast theirs
+	mu      sync.Mutex     // protects what follows
+	hung    map[string]int // abandoned, by key
+	ended   bool           // by Close: nothing starts any more
+	running int            // flights, and commits that outlast theirs
 	idle    chan struct{}
 	stops   []func()
 }
@@ -45,6 +46,31 @@ func (l *lifecycle) leave() {
 	if l.running--; l.running == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
+	}
+}
+
+// mayLoad says whether a load of key may start: not while as many loaders are abandoned as the bound
+// says (not above zero: none). One key may not use it up: an eighth is for the others.
+func (l *lifecycle) mayLoad(key string, bound int) bool {
+	n := l.abandoned.Load()
+	if n == 0 || bound <= 0 {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return n < int64(bound) && l.hung[key] < bound-bound/8
+}
+
+// abandon counts a loader of key that was given up, or, with -1, that has ended since.
+func (l *lifecycle) abandon(key string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.abandoned.Add(int64(n))
+	if l.hung == nil {
+		l.hung = make(map[string]int)
+	}
+	if l.hung[key] += n; l.hung[key] == 0 {
+		delete(l.hung, key)
 	}
 }
 

@@ -49,7 +49,8 @@ func (l *Load[T]) Key() string { return l.key }
 func (l *Load[T]) Reason() Reason { return l.reason }
 
 // Leased says whether this load was elected. One that was not, because the store is in trouble, say,
-// runs beside those of other pods, and its value is not stored.
+// runs beside those of other pods. Its value is not stored; where the last load brought nothing, that of
+// the first one is.
 func (l *Load[T]) Leased() bool { return l.leased }
 
 // Previous returns the value that was stored when this load was elected, stale or not; false if there

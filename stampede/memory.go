@@ -142,12 +142,7 @@ func (s *MemoryStore) Elect(_ context.Context, key Key, ballot Ballot) (Election
 		el.Role, el.Lease = RoleLeader, lease.stamp
 	default:
 		el.Role, el.Left = lease.others, lease.until-now
-		switch lease.others {
-		case RoleFollower:
-			el.Lease = lease.stamp
-		case RolePass:
-			el.Unshared = lease.unshared
-		}
+		el.Lease, el.Unshared = lease.stamp, lease.unshared
 	}
 	return el, nil
 }
@@ -166,6 +161,23 @@ func (s *MemoryStore) Commit(_ context.Context, key Key, lease Stamp, e Entry) (
 		return Refused, nil
 	}
 	sh.setEntry(key, newMemoryItem(e, lease, now), now)
+	delete(sh.leases, key)
+	watches := sh.watches[key]
+	sh.mu.Unlock()
+	tell(watches, Change{})
+	return Accepted, nil
+}
+
+// CommitMarked writes e if marker still stands, and removes the marker.
+func (s *MemoryStore) CommitMarked(_ context.Context, key Key, marker Stamp, e Entry) (Verdict, error) {
+	sh := s.shard(key)
+	sh.mu.Lock()
+	now := s.now()
+	if stands, ok := sh.lease(key, now); !ok || stands.others == RoleFollower || stands.stamp != marker {
+		sh.mu.Unlock()
+		return Refused, nil
+	}
+	sh.setEntry(key, newMemoryItem(e, NewStamp(), now), now)
 	delete(sh.leases, key)
 	watches := sh.watches[key]
 	sh.mu.Unlock()
@@ -220,7 +232,7 @@ func (s *MemoryStore) end(key Key, lease Stamp, marker memoryLease, stays time.D
 	}
 	if stays > 0 {
 		change.Unstored = lease
-		marker.until = later(now, stays)
+		marker.stamp, marker.until = lease, later(now, stays)
 		sh.leases[key] = marker
 	} else {
 		delete(sh.leases, key)

@@ -142,6 +142,9 @@ func (p Policy) validate() error {
 	if p.TTL < 0 || p.TTL > 0 && p.TTL < time.Millisecond {
 		errs = append(errs, fmt.Errorf("stampede: Policy.TTL is %v; the smallest is 1ms", p.TTL))
 	}
+	if p.TTL > maxTTL {
+		errs = append(errs, fmt.Errorf("stampede: Policy.TTL is %v; the longest is %v", p.TTL, maxTTL))
+	}
 	if p.StaleFor > 0 && p.StaleIfError > 0 && p.StaleIfError < p.StaleFor {
 		errs = append(errs, fmt.Errorf("stampede: Policy.StaleIfError (%v) is shorter than StaleFor (%v), in which it has no effect; leave it zero or turn it off",
 			p.StaleIfError, p.StaleFor))
@@ -150,7 +153,7 @@ func (p Policy) validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"TTL", p.TTL}, {"StaleFor", p.StaleFor}, {"StaleIfError", p.StaleIfError},
+		{"StaleFor", p.StaleFor}, {"StaleIfError", p.StaleIfError},
 		{"NotFoundTTL", p.NotFoundTTL}, {"ErrorBackoff", p.ErrorBackoff},
 	} {
 		if w.d > 0 && w.d < time.Millisecond {

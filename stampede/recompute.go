@@ -43,6 +43,8 @@ type ask[T any] struct {
 	reason  Reason
 	seen    Stamp      // of the entry that is to be replaced
 	alt     *Result[T] // what the caller could be served with if the load fails
+	since   time.Time  // when the caller began to wait, for WaitTimeout
+	losses  int        // loads of this call whose lease was lost
 }
 
 func (q *ask[T]) spend(since time.Time) { q.left = max(q.left-time.Since(since), 1) }
@@ -55,6 +57,7 @@ type outcome[T any] struct {
 	before  flight.Mark   // gotValue: for those who came before it
 	private bool          // gotValue: for the caller who started the flight
 	unsure  bool          // gotValue: its commit was not answered
+	lost    bool          // lookAgain: the lease of the load was lost
 	spent   time.Duration // of the budget of the caller who started the flight
 	data    []byte        // gotValue, with CopyOnRead: what each caller's own is decoded from
 }
@@ -88,7 +91,9 @@ type job[T any] struct {
 func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], key string, load loader[T], q ask[T]) (out outcome[T]) {
 	defer func() {
 		if p := recover(); p != nil { // a store's, say; DoChan would end the process
-			out = gaveError[T](&PanicError{Value: p, Stack: debug.Stack()})
+			err := fmt.Errorf("stampede: panic in the store or the guard: %v\n\n%s", p, debug.Stack())
+			g.events.emit(EventTrouble, key, 0, err)
+			out = gaveError[T](err)
 		}
 	}()
 	j := &job[T]{g: g, f: f, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, load: load, q: q}
@@ -100,8 +105,8 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 // do elects, and then leads, follows or does without.
 func (j *job[T]) do() outcome[T] {
 	g, q, key := j.g, &j.q, j.k.Key
-	if q.trouble || q.unsure {
-		return j.loadAlone()
+	if q.trouble || q.unsure || q.losses >= maxLosses {
+		return j.loadAlone(Stamp{})
 	}
 	if !q.looked.IsZero() {
 		j.f.Waitable(true, q.looked) // others who come need not look: there is nothing to do but to wait
@@ -119,7 +124,7 @@ func (j *job[T]) do() outcome[T] {
 			return j.withoutStore()
 		}
 		r := g.open(key, &el.Entry)
-		fr := el.Entry.Freshness()
+		fr := servable(&el.Entry)
 		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
 			j.f.Waitable(true, now)
 		}
@@ -135,7 +140,12 @@ func (j *job[T]) do() outcome[T] {
 			}
 			return j.lead(&el, r)
 		}
-		g.events.emit(refusals[el.Role], key, 0, nil)
+		switch {
+		case el.Role == RoleFollower:
+			g.events.emit(EventLeaseHeld, key, 0, nil)
+		case el.Role == RoleBackOff && (fr != Dead || !q.wait): // no load
+			g.events.emit(EventBackOff, key, 0, nil)
+		}
 		switch {
 		case fr == Stale: // somebody else sees to it, or nobody should
 			g.holds.put(key, el.Entry.Stamp, el.Left, el.Role == RoleBackOff)
@@ -148,9 +158,11 @@ func (j *job[T]) do() outcome[T] {
 			return outcome[T]{kind: backedOff}
 		case el.Role == RolePass && el.Unshared:
 			return outcome[T]{kind: loadSelf}
-		case el.Role != RoleFollower || w.told || g.orphans.active(key, el.Lease):
-			return j.loadAlone()
-		case g.follow(&w, j.f, key, &el):
+		case el.Role != RoleFollower: // the last load brought nothing: beside others, and the first one is stored
+			return j.loadAlone(el.Lease)
+		case w.told || g.orphans.active(key, el.Lease):
+			return j.loadAlone(Stamp{})
+		case g.follow(&w, j.f, key, &el, q.since):
 			continue
 		case g.life.quitting():
 			return gaveError[T](ErrClosed)
@@ -159,13 +171,14 @@ func (j *job[T]) do() outcome[T] {
 		case g.opts.OnWaitTimeout == FailWait:
 			return gaveError[T](fmt.Errorf("%w: %q after %v", ErrWaitTimeout, key, g.opts.WaitTimeout))
 		default:
-			return j.loadAlone()
+			return j.loadAlone(Stamp{})
 		}
 	}
 }
 
-// refusals are the events of the elections that did not make this pod load.
-var refusals = map[Role]EventKind{RoleBackOff: EventBackOff, RolePass: EventBackOff, RoleFollower: EventLeaseHeld}
+// maxLosses is after how many loads whose lease was lost a call's next one does without: pods that lose
+// their leases time and again would otherwise take turns for ever.
+const maxLosses = 2
 
 // found makes an outcome of an entry that a step has answered with.
 func found[T any](e *Entry, r Result[T], asked flight.Mark) outcome[T] {
@@ -212,7 +225,7 @@ func (j *job[T]) withoutStore() outcome[T] {
 			return out
 		}
 	}
-	return j.loadAlone()
+	return j.loadAlone(Stamp{})
 }
 
 // lead runs the load under the lease, keeps the lease meanwhile, and commits.
@@ -227,7 +240,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	}
 	_, drops := g.copies.begin(key)
 	loadBegan := j.f.Mark()
-	r, ok := g.start(j.ctx, j.load, about)
+	r, ok := g.start(j.ctx, j.load, about, false)
 	if !ok {
 		j.release(lease, Pass{})
 		return gaveError[T](ErrOverloaded)
@@ -241,7 +254,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	ours, err := g.result(r, key)
 	switch {
 	case ours:
-		return outcome[T]{}
+		return outcome[T]{lost: true}
 	case err != nil && !r.e.NotFound:
 		j.fail(lease, &el.Entry)
 		g.background(j.q.wait, err)
@@ -256,7 +269,6 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		pass := Pass{For: max(passFor, r.said.pass), Unshared: r.said.dontShare}
 		g.holds.put(key, el.Entry.Stamp, pass.For, false)
 		j.release(lease, pass) // after ReleaseWaiters it finds the lease gone
-		out.result.FreshFor = 0
 		return out
 	}
 	committing := j.f.Mark()
@@ -277,8 +289,12 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 
 // loaded makes an outcome of a run that ended well, for those who came before it began.
 func loaded[T any](r *run[T], err error, began flight.Mark) outcome[T] {
-	return outcome[T]{kind: gotValue, err: err, before: began, private: r.said.dontShare, data: r.data,
+	out := outcome[T]{kind: gotValue, err: err, before: began, private: r.said.dontShare, data: r.data,
 		result: Result[T]{Value: r.v, From: FromLoad, Freshness: Fresh, FreshFor: r.e.TTL}}
+	if r.said.dontStore || r.bad != nil {
+		out.result.FreshFor = 0
+	}
+	return out
 }
 
 // passFor is how long after a load without a stored value elections are answered with "load, do not
@@ -288,22 +304,34 @@ const passFor = 500 * time.Millisecond
 // commit stores what was loaded. Those who wait do so no longer than their budget allows; the commit
 // goes on.
 func (j *job[T]) commit(lease Stamp, e Entry) Verdict {
+	return j.store(func(ctx context.Context) (Verdict, error) {
+		v, err := j.g.store.Commit(ctx, j.k, lease, e)
+		if v == Unknown { // do not let others wait for the end of a lease that is of no more use
+			j.g.orphans.put(j.k.Key, lease, j.g.opts.Lease, false)
+			j.release(lease, Pass{})
+		}
+		return v, err
+	})
+}
+
+// commitMarked does so for a load that began under a marker.
+func (j *job[T]) commitMarked(marker Stamp, e Entry) Verdict {
+	return j.store(func(ctx context.Context) (Verdict, error) { return j.g.store.CommitMarked(ctx, j.k, marker, e) })
+}
+
+func (j *job[T]) store(commit func(context.Context) (Verdict, error)) Verdict {
 	g, key := j.g, j.k.Key
 	verdict := make(chan Verdict, 1)
 	g.aside(key, func(ctx context.Context) error {
-		v, err := g.store.Commit(ctx, j.k, lease, e)
+		v, err := commit(ctx)
 		verdict <- v
 		switch v {
 		case Accepted:
 			g.events.emit(EventCommitted, key, 0, nil)
 		case Refused:
 			g.events.emit(EventRefused, key, 0, nil)
-		case NotStored:
-			g.events.emit(EventNotStored, key, 0, err)
 		default:
 			g.events.emit(EventNotStored, key, 0, err)
-			g.orphans.put(key, lease, g.opts.Lease, false)
-			j.release(lease, Pass{}) // do not let others wait for the end of a lease that is of no more use
 		}
 		return err
 	})
@@ -383,19 +411,29 @@ func (j *job[T]) givenUp(r *run[T], lease Stamp, e *Entry) outcome[T] {
 	return gaveError[T](err)
 }
 
-// loadAlone loads for the callers of this pod, without lease and commit.
-func (j *job[T]) loadAlone() outcome[T] {
+// loadAlone loads for the callers of this pod, without a lease. Under a marker, which an election was
+// answered with, the first of such loads in the fleet is stored: as long as the marker stands, nothing
+// was committed, deleted, set or expired since the load began.
+func (j *job[T]) loadAlone(marker Stamp) outcome[T] {
 	g, key := j.g, j.k.Key
 	about := &Load[T]{key: key, reason: j.q.reason,
 		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf}) }}
 	_, drops := g.copies.begin(key)
 	j.f.Waitable(false, time.Time{}) // only who came before the load may have its value
 	began := j.f.Mark()
-	r, ok := g.start(j.ctx, j.load, about)
+	r, ok := g.start(j.ctx, j.load, about, false)
 	if !ok {
 		return gaveError[T](ErrOverloaded)
 	}
-	return g.unleased(r, j.q.wait, began, drops)
+	out := g.unleased(r, j.q.wait, began, drops)
+	if marker == (Stamp{}) || out.kind != gotValue || r.said.dontStore || r.bad != nil {
+		return out
+	}
+	committing := j.f.Mark()
+	if j.commitMarked(marker, r.e) == Accepted {
+		out.before, out.result.Stored = committing, true
+	}
+	return out
 }
 
 // unleased waits for the end of a load that has no lease. Its value is kept in this pod.

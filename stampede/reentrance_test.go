@@ -12,9 +12,9 @@ import (
 func TestLoaderThatAsksForItsOwnKeyIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(stampede.MemoryStore)
-		a, b := newPod(t, store, stampede.Options{}), newPod(t, store, stampede.Options{})
+		a := newPod(t, store, stampede.Options{})
 		// Directly, and by another guard of the same name: they share the lease.
-		for _, g := range []*stampede.Guard[int]{a.Guard, b.Guard} {
+		for _, g := range []*stampede.Guard[int]{a.Guard, newGuard[int](t, a.net, stampede.Options{})} {
 			get(t.Context(), a.Guard, "k", func(ctx context.Context) (int, error) {
 				return g.Get(ctx, "k", never(t))
 			}).fails(t, stampede.ErrReentrant, 0)
@@ -30,7 +30,11 @@ func TestLoaderThatAsksForItsOwnKeyIsTold(t *testing.T) {
 			}
 		}
 		get(t.Context(), a.Guard, "x", circle(0)).fails(t, stampede.ErrReentrant, 0)
-		// Another name or another key is another matter.
+		// Another name, another key or another store, as behind a cache of caches, is another matter.
+		behind := newGuard[int](t, new(stampede.MemoryStore), stampede.Options{})
+		get(t.Context(), a.Guard, "tiers", func(ctx context.Context) (int, error) {
+			return behind.Get(ctx, "tiers", value(6))
+		}).is(t, 6, 0)
 		other := newGuard[int](t, store, stampede.Options{Name: "other"})
 		get(t.Context(), a.Guard, "w", func(ctx context.Context) (int, error) {
 			return other.Get(ctx, "w", value(5))
@@ -55,7 +59,9 @@ func TestLoadersThatWaitForEachOtherEnd(t *testing.T) {
 			t.Errorf("%+v, %+v", a, b)
 		}
 		time.Sleep(2 * time.Second)
-		get(t.Context(), a.Guard, "x", value(2)).within(t, 2, 0)
+		if got := get(t.Context(), a.Guard, "x", value(2)); got.err != nil || got.took > 0 {
+			t.Errorf("%+v", got) // 2, or what one of them has stored
+		}
 	})
 }
 

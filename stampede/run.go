@@ -20,8 +20,10 @@ type run[T any] struct {
 	begun  time.Time
 	fate   atomic.Int32 // whoever changes it first decides
 
+	alone    bool          // it is for one caller: when that leaves, it is given up
 	done     chan struct{} // closed at the end; what follows is written before
 	returned bool
+	cause    error // why its ctx had ended by then; nil: it had not
 	v        T
 	err      error
 	took     time.Duration
@@ -38,19 +40,19 @@ const (
 )
 
 // start runs the loader. ok is false if too many loaders have been abandoned.
-func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T]) (r *run[T], ok bool) {
-	if m := g.opts.MaxAbandoned; m > 0 && g.life.abandoned.Load() >= int64(m) {
+func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], alone bool) (r *run[T], ok bool) {
+	if !g.life.mayLoad(about.key, g.opts.MaxAbandoned) {
 		g.events.emit(EventOverloaded, about.key, 0, nil)
 		return nil, false
 	}
 	p := &g.opts.Policy
 	about.said = settings{ttl: g.jittered(p.TTL), staleFor: p.StaleFor, staleIfError: p.StaleIfError}
-	r = &run[T]{about: about, begun: time.Now(), done: make(chan struct{})}
+	r = &run[T]{about: about, alone: alone, begun: time.Now(), done: make(chan struct{})}
 	// The loader keeps the caller's values, not its end: others may wait for it, and who comes next
 	// finds what it has loaded.
 	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ctx, stop := context.WithTimeoutCause(ctx, g.opts.LoadTimeout, ErrLoadTimeout)
-	r.ctx = withLoading(ctx, g.space, about.key, r.done)
+	r.ctx = withLoading(ctx, g.place, about.key, r.done)
 	g.life.loading.Add(1)
 	g.events.emit(EventLoad, about.key, 0, nil)
 	go func() {
@@ -62,11 +64,14 @@ func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T]) (r
 				}
 			}
 			r.took = time.Since(r.begun)
+			if r.cause = context.Cause(r.ctx); r.cause == nil && over(r.ctx) != nil {
+				r.cause = ErrLoadTimeout // the timer has not noticed yet, whatever the loader waited for has
+			}
 			r.cancel(nil)
 			stop()
 			close(r.done)
 			if !r.fate.CompareAndSwap(fateOpen, fateEnded) {
-				g.life.abandoned.Add(-1)
+				g.life.abandon(about.key, -1)
 				g.events.emit(EventAbandoned, about.key, r.took, r.err)
 			}
 		}()
@@ -93,7 +98,7 @@ func (g *Guard[T]) pack(r *run[T]) {
 			}
 			r.said.dontShare = r.data == nil // what cannot be copied cannot be shared
 		}
-	case errors.Is(r.err, ErrNotFound):
+	case is(r.err, ErrNotFound):
 		r.v = *new(T) // a value comes only with a nil error
 		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: p.NotFoundTTL, NotFound: true}
 		r.said.dontStore = r.said.dontStore || p.NotFoundTTL == 0
@@ -107,16 +112,21 @@ func (g *Guard[T]) await(r *run[T]) (ok bool) {
 	defer g.life.loading.Add(-1)
 	timeout := time.NewTimer(max(g.opts.LoadTimeout-time.Since(r.begun), 0))
 	defer timeout.Stop()
+	var left <-chan struct{}
+	if r.alone {
+		left = r.ctx.Done()
+	}
 	select {
 	case <-r.done:
 		return true
 	case <-timeout.C:
+	case <-left:
 	case <-g.life.quit:
 		r.cancel(ErrClosed)
 	}
-	g.life.abandoned.Add(1) // before the loader can count itself off
+	g.life.abandon(r.about.key, 1) // before the loader can count itself off
 	if !r.fate.CompareAndSwap(fateOpen, fateAbandoned) {
-		g.life.abandoned.Add(-1)
+		g.life.abandon(r.about.key, -1)
 		<-r.done
 		return true
 	}
@@ -138,28 +148,32 @@ func (g *Guard[T]) whyGivenUp(r *run[T]) error {
 // result sorts out how a run ended: err is what callers get, unless ours says that it is of our making
 // (the lease was lost): then they must not.
 func (g *Guard[T]) result(r *run[T], key string) (ours bool, err error) {
-	cause := context.Cause(r.ctx)
-	var panicked *PanicError
 	switch err = r.err; {
-	case errors.As(err, &panicked) || errors.Is(err, ErrGoexit): // whatever the panic's value is
+	case !r.returned: // whatever the panic's value is
 		g.events.emit(EventLoadPanicked, key, r.took, err)
 		return false, err
-	case err == nil || errors.Is(err, ErrNotFound):
+	case err == nil || is(err, ErrNotFound):
 		g.events.emit(EventLoaded, key, r.took, err)
 		return false, err
-	case errors.Is(cause, ErrLeaseLost): // many a driver has an error of its own for a ctx that ended
+	case r.cause == nil:
+	case errors.Is(r.cause, ErrLeaseLost): // many a driver has an error of its own for a ctx that ended
 		ours = true
-	case !isContextErr(err):
-	case errors.Is(cause, ErrLoadTimeout) || errors.Is(cause, ErrClosed):
-		err = fmt.Errorf("%w: %w", cause, err)
+	case isContextErr(err) && (errors.Is(r.cause, ErrLoadTimeout) || errors.Is(r.cause, ErrClosed)):
+		err = fmt.Errorf("%w: %w", r.cause, err)
 	}
 	g.events.emit(EventLoadFailed, key, r.took, err)
 	return ours, err
 }
 
 func isContextErr(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrLoadTimeout) || errors.Is(err, ErrClosed)
+	return is(err, context.Canceled) || is(err, context.DeadlineExceeded) ||
+		is(err, ErrLeaseLost) || is(err, ErrLoadTimeout) || is(err, ErrClosed)
+}
+
+// is is errors.Is for a loader's error, whose methods are a loader's code: a panic in them is a no.
+func is(err, target error) (yes bool) {
+	defer func() { _ = recover() }()
+	return errors.Is(err, target)
 }
 
 // fill adds the payload.
@@ -184,27 +198,34 @@ func (g *Guard[T]) jittered(d time.Duration) time.Duration {
 	return max(d-time.Duration(rand.Float64()*g.opts.Policy.Jitter*float64(d)), time.Millisecond)
 }
 
+// place tells entries apart that may have the same key.
+type place struct {
+	store any // nil if it cannot be compared
+	space string
+}
+
 // link is a load that a ctx is part of.
 type link struct {
-	space, key string
-	done       <-chan struct{}
-	up         *link
+	place place
+	key   string
+	done  <-chan struct{}
+	up    *link
 }
 
 type linkKey struct{}
 
 // withLoading marks ctx as that of a load, within those that ctx is part of already.
-func withLoading(ctx context.Context, space, key string, done <-chan struct{}) context.Context {
+func withLoading(ctx context.Context, at place, key string, done <-chan struct{}) context.Context {
 	up, _ := ctx.Value(linkKey{}).(*link)
-	return context.WithValue(ctx, linkKey{}, &link{space, key, done, up})
+	return context.WithValue(ctx, linkKey{}, &link{at, key, done, up})
 }
 
 // isLoading says whether ctx is part of a load of this key that goes on: to wait for it would be to
 // wait for oneself.
-func isLoading(ctx context.Context, space, key string) bool {
+func isLoading(ctx context.Context, at place, key string) bool {
 	l, _ := ctx.Value(linkKey{}).(*link)
 	for ; l != nil; l = l.up {
-		if l.key != key || l.space != space {
+		if l.key != key || l.place != at {
 			continue
 		}
 		select {

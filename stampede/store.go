@@ -46,6 +46,12 @@ type Store interface {
 	// write, it ends the lease all the same, as Fail does, and answers NotStored. See [Verdict].
 	Commit(ctx context.Context, key Key, lease Stamp, e Entry) (Verdict, error)
 
+	// CommitMarked ends a load that began without a lease, because an election was answered with a
+	// marker: if that marker still stands, it writes e under a stamp of its own, removes the marker and
+	// wakes all who wait, in one atomic step. So the first of the loads that began under a marker is
+	// stored, unless a Delete, Set or Expire has ended the marker before. It answers as Commit does.
+	CommitMarked(ctx context.Context, key Key, marker Stamp, e Entry) (Verdict, error)
+
 	// Renew lets lease end length from now, if it is still held. It never takes a lease. A lease that
 	// the caller's token got a second time, with another nonce, is Taken; a marker is Absent.
 	Renew(ctx context.Context, key Key, lease Stamp, length time.Duration) (Holding, error)
@@ -208,7 +214,7 @@ const (
 	RoleLeader
 	// RoleBackOff: the last load failed a short while ago: who has something to serve should not load now.
 	RoleBackOff
-	// RolePass: the last load's value was not stored: load, do not follow, do not commit.
+	// RolePass: the last load's value was not stored: load, do not follow.
 	RolePass
 	// RoleFollower: the lease is somebody else's.
 	RoleFollower
@@ -218,7 +224,7 @@ const (
 type Election struct {
 	Role     Role
 	Entry    Entry         // what is stored, whatever the role
-	Lease    Stamp         // leader: the lease; follower: the lease that it follows
+	Lease    Stamp         // leader: the lease; follower: the lease that it follows; else: of the marker
 	Left     time.Duration // follower: of the lease; back-off, pass: of the marker
 	Unshared bool          // pass: the value may not even be shared among callers of a pod
 }

@@ -30,9 +30,10 @@ const (
 	offStaleIfError = 54 // 6, ms
 	offKeyCheck     = 60 // 8
 	offType         = 68 // 8
+	offSum          = 76 // 8, of what Expire leaves alone: from offTook on without itself, and the payload
 
 	// HeaderSize is the size of the header; the payload follows.
-	HeaderSize = 76
+	HeaderSize = 84
 )
 
 const (
@@ -53,6 +54,8 @@ var (
 	ErrVersion = errors.New("unknown format version")
 	ErrFlags   = errors.New("unknown flags")
 	ErrKey     = errors.New("entry of another key")
+	ErrStamp   = errors.New("no stamp")
+	ErrSum     = errors.New("damaged: wrong checksum")
 )
 
 // Check is what the header keeps of the key: the XXH64 of space, a zero byte, and key.
@@ -88,7 +91,17 @@ func Encode(e *stampede.Entry, check uint64) []byte {
 	binary.BigEndian.PutUint64(b[offKeyCheck:], check)
 	binary.BigEndian.PutUint64(b[offType:], e.Type)
 	copy(b[HeaderSize:], e.Data)
+	binary.BigEndian.PutUint64(b[offSum:], sum(b))
 	return b
+}
+
+// sum is the XXH64 of what never changes in an entry.
+func sum(b []byte) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.Write(b[offTook:offSum])
+	_, _ = d.Write(b[HeaderSize:])
+	return d.Sum64()
 }
 
 // Decode reads what is stored. The entry's Data is a part of b. What cannot be used has a Fault, which
@@ -110,6 +123,12 @@ func Decode(b []byte, check uint64) stampede.Entry {
 	}
 	if binary.BigEndian.Uint64(b[offKeyCheck:]) != check {
 		return fault(stamp, ErrKey)
+	}
+	if stamp == (stampede.Stamp{}) {
+		return fault(stamp, ErrStamp)
+	}
+	if binary.BigEndian.Uint64(b[offSum:]) != sum(b) {
+		return fault(stamp, ErrSum)
 	}
 	e := stampede.Entry{
 		Stamp:        stamp,

@@ -117,7 +117,7 @@ func TestCheckTellsSpaceFromKey(t *testing.T) {
 }
 
 func TestEncodeRoundsDownAndClampsNegativeDurations(t *testing.T) {
-	e := stampede.Entry{TTL: 1999 * time.Microsecond, StaleFor: -time.Second, Took: -1}
+	e := stampede.Entry{Stamp: stampede.Stamp{1}, TTL: 1999 * time.Microsecond, StaleFor: -time.Second, Took: -1}
 	got := entry.Decode(entry.Encode(&e, 7), 7)
 	if got.TTL != time.Millisecond || got.StaleFor != 0 || got.Took != 0 {
 		t.Errorf("%+v", got)

@@ -39,6 +39,31 @@ func (w *world) checkCommit(k *register, c *command, v *version) {
 	}
 }
 
+// checkMarked is P4 for a load that began without a lease, under a marker.
+func (w *world) checkMarked(k *register, c *command, v *version) {
+	if v == nil {
+		return
+	}
+	w.saw(sawMarked)
+	for _, l := range slices.Backward(w.all) {
+		if l.call.pod != c.pod || l.call.key != k || l.grant != nil || l.ended < 0 || v.value != 0 && l.value != v.value {
+			continue
+		}
+		if k.changed > l.begun {
+			w.fail("P4: load %d, begun in step %d, commits over the Delete, Set or Expire of step %d", l.n, l.begun, k.changed)
+		}
+		if k.cur != nil && k.cur.load != nil && k.cur.load.n > l.n {
+			w.fail("P4: load %d commits over load %d, which began later", l.n, k.cur.load.n)
+		}
+		if n := v.value; n != 0 && w.values[n].unstored {
+			w.fail("P10: value %d may not be stored, and is", n)
+		}
+		v.load, v.src = l, l.source
+		return
+	}
+	w.fail("a commit of %s under a marker, and no load was", k.name)
+}
+
 // checkLoads is P1.
 func (w *world) checkLoads() {
 	for _, l := range w.loads {

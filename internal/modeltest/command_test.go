@@ -37,6 +37,7 @@ type command struct {
 	keys    []*register
 	ballot  stampede.Ballot
 	lease   stampede.Stamp
+	marked  bool // Commit: lease is that of a marker
 	entry   stampede.Entry
 	length  time.Duration
 	pass    stampede.Pass
@@ -152,6 +153,12 @@ func (p *pod) Elect(ctx context.Context, k stampede.Key, b stampede.Ballot) (sta
 
 func (p *pod) Commit(ctx context.Context, k stampede.Key, lease stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
 	a := p.do(ctx, &command{op: opCommit, keys: p.key(k), lease: lease, entry: e})
+	return a.verdict, a.err
+}
+
+func (p *pod) CommitMarked(ctx context.Context, k stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	e.Stamp = stampede.NewStamp() // so that a copy is known
+	a := p.do(ctx, &command{op: opCommit, keys: p.key(k), lease: marker, marked: true, entry: e})
 	return a.verdict, a.err
 }
 

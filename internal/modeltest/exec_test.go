@@ -20,11 +20,11 @@ func (w *world) exec(c *command) (done bool) {
 	case opRenew:
 		c.answer.holding = w.renew(k, c)
 	case opFail:
-		w.end(k, c, lease{role: stampede.RoleBackOff, until: w.now() + c.length})
+		w.end(k, c, lease{role: stampede.RoleBackOff, stamp: c.lease, until: w.now() + c.length})
 	case opRelease:
 		var marker lease
 		if c.pass.For > 0 {
-			marker = lease{role: stampede.RolePass, until: w.now() + c.pass.For, unshared: c.pass.Unshared}
+			marker = lease{role: stampede.RolePass, stamp: c.lease, until: w.now() + c.pass.For, unshared: c.pass.Unshared}
 		}
 		w.end(k, c, marker)
 	case opGhost:
@@ -134,8 +134,8 @@ func (w *world) elect(k *register, c *command) {
 		c.answer.grant = k.lease.grant
 	default:
 		el.Role, el.Left, el.Unshared = k.lease.role, k.lease.until-now, k.lease.unshared
+		el.Lease = k.lease.stamp
 		if el.Role == stampede.RoleFollower {
-			el.Lease = k.lease.stamp
 			w.saw(sawFollower)
 		} else {
 			w.saw(sawMarker)
@@ -145,9 +145,13 @@ func (w *world) elect(k *register, c *command) {
 }
 
 func (w *world) commit(k *register, c *command) {
-	if !k.held(c.lease) && w.cfg.broken != commitUnchecked {
+	right, stamp := k.held(c.lease), c.lease
+	if c.marked {
+		right, stamp = k.marked(c.lease), c.entry.Stamp
+	}
+	if !right && w.cfg.broken != commitUnchecked {
 		c.answer.verdict = stampede.Refused
-		if k.cur != nil && k.cur.entry.Stamp == c.lease {
+		if k.cur != nil && k.cur.entry.Stamp == stamp {
 			c.answer.verdict = stampede.Accepted
 		}
 		if c.answer.verdict == stampede.Refused {
@@ -157,13 +161,17 @@ func (w *world) commit(k *register, c *command) {
 	}
 	if w.roll(actFull) {
 		c.answer.verdict, c.answer.err = stampede.NotStored, errFull
-		k.lease = lease{role: stampede.RoleBackOff, until: w.now() + passTime}
+		k.lease = lease{role: stampede.RoleBackOff, stamp: c.lease, until: w.now() + passTime}
 		k.soften(w)
 		w.publish(k, stampede.Change{Unstored: c.lease})
 		return
 	}
-	v := w.newVersion(c.entry, c.lease)
-	w.checkCommit(k, c, v)
+	v := w.newVersion(c.entry, stamp)
+	if c.marked {
+		w.checkMarked(k, c, v)
+	} else {
+		w.checkCommit(k, c, v)
+	}
 	w.put(k, v)
 	k.lease = lease{}
 	c.answer.verdict = stampede.Accepted

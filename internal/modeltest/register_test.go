@@ -61,6 +61,11 @@ func (k *register) held(s stampede.Stamp) bool {
 	return k.lease.role == stampede.RoleFollower && k.lease.stamp == s
 }
 
+// marked says whether the marker with that stamp stands.
+func (k *register) marked(s stampede.Stamp) bool {
+	return k.lease.role != 0 && k.lease.role != stampede.RoleFollower && k.lease.stamp == s
+}
+
 // at returns the entry as the store answers with it at a time.
 func (k *register) at(now time.Duration) stampede.Entry {
 	if k.cur == nil {

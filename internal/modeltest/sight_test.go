@@ -8,6 +8,7 @@ const (
 	sawFollower
 	sawMarker
 	sawCommit
+	sawMarked
 	sawRefused
 	sawTaken
 	sawLoad

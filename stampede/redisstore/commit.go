@@ -16,15 +16,27 @@ const unwritableFor = time.Second
 
 // Commit implements [stampede.Store].
 func (s *Store) Commit(ctx context.Context, key stampede.Key, lease stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	e.Stamp = lease
+	return s.commit(ctx, key, lease, e, "L")
+}
+
+// CommitMarked implements [stampede.Store].
+func (s *Store) CommitMarked(ctx context.Context, key stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	e.Stamp = stampede.NewStamp()
+	return s.commit(ctx, key, marker, e, "FP")
+}
+
+// commit writes e if what stands in the lease's place has one of these kinds and the stamp.
+func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Stamp, e stampede.Entry, kinds string) (stampede.Verdict, error) {
 	n, err := namesOf(key)
 	if err != nil {
 		return stampede.Unknown, err
 	}
-	e.Stamp, e.Expired = lease, false
+	e.Expired = false
 	data := entry.Encode(&e, n.check)
 	keys := []string{n.entry(), n.lease()}
 	v, err := do(ctx, s, keys[0], func(ctx context.Context) (stampede.Verdict, error) {
-		reply, err := commitScript.Run(ctx, s.rdb, keys, lease[:], data, n.channel(), millis(unwritableFor)).Slice()
+		reply, err := commitScript.Run(ctx, s.rdb, keys, right[:], data, n.channel(), millis(unwritableFor), kinds).Slice()
 		if err != nil {
 			return stampede.Unknown, err
 		}

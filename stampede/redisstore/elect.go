@@ -70,12 +70,10 @@ func (s *Store) elect(ctx context.Context, keys []string, check uint64, args ...
 	if len(stamp) != len(el.Lease) {
 		return el, fmt.Errorf("redisstore: elect answered a stamp of %d bytes", len(stamp))
 	}
+	copy(el.Lease[:], stamp)
 	switch el.Role {
 	case stampede.RoleLeader:
-		copy(el.Lease[:], stamp)
 		return el, nil
-	case stampede.RoleFollower:
-		copy(el.Lease[:], stamp)
 	case stampede.RolePass:
 		flag, _ := reply[5].(string)
 		el.Unshared = flag == "1"

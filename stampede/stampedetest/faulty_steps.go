@@ -31,6 +31,13 @@ func (f *Faulty) Commit(ctx context.Context, key stampede.Key, lease stampede.St
 	})
 }
 
+// CommitMarked writes an entry under a marker. It counts as a Commit.
+func (f *Faulty) CommitMarked(ctx context.Context, key stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	return execute(ctx, f, Call{Step: StepCommit, Key: key, Lease: marker}, func(ctx context.Context) (stampede.Verdict, error) {
+		return f.store.CommitMarked(ctx, key, marker, e)
+	})
+}
+
 // Renew prolongs a lease.
 func (f *Faulty) Renew(ctx context.Context, key stampede.Key, lease stampede.Stamp, length time.Duration) (stampede.Holding, error) {
 	return execute(ctx, f, Call{Step: StepRenew, Key: key, Lease: lease}, func(ctx context.Context) (stampede.Holding, error) {

@@ -58,9 +58,15 @@ var rules = map[string]string{
 	"grants have a nonce":            "ElectGrantsTheSameTokenAnotherStampAfterEachEnd",
 	"stamps begin with the token":    "ElectMakesTheFirstTheLeader",
 	"followers are told the lease":   "ElectMakesOthersFollowers",
-	"followers are told the time":    "ElectMakesOthersFollowers",
-	"followers get the entry":        "ElectReturnsTheStaleEntryWhateverTheRole",
-	"leases end":                     "ElectIsFreeAgainWhenTheLeaseEnds",
+
+	"a marked commit checks the marker": "TheFirstLoadUnderAMarkerIsStored",
+	"a lease is no marker":              "ALeaseIsNoMarker",
+	"a marked commit has its own stamp": "TheFirstLoadUnderAMarkerIsStored",
+	"a marked commit ends the marker":   "TheFirstLoadUnderAMarkerIsStored",
+	"a marked commit tells":             "TheFirstLoadUnderAMarkerIsStored",
+	"followers are told the time":       "ElectMakesOthersFollowers",
+	"followers get the entry":           "ElectReturnsTheStaleEntryWhateverTheRole",
+	"leases end":                        "ElectIsFreeAgainWhenTheLeaseEnds",
 
 	"commit checks the lease":                 "CommitIsRefusedAfterTheLeaseWasEnded",
 	"commit checks the lease, with its nonce": "CommitIsRefusedUnderAnothersLease",

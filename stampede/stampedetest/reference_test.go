@@ -197,7 +197,7 @@ func (s *reference) elect(k stampede.Key, b stampede.Ballot) (el stampede.Electi
 		return el
 	}
 	el.Role, el.Left, el.Unshared = lease.role, time.Until(lease.until), lease.pass
-	if lease.role == stampede.RoleFollower && s.not("followers are told the lease") {
+	if lease.role != stampede.RoleFollower || s.not("followers are told the lease") {
 		el.Lease = lease.stamp
 	}
 	if !s.not("followers are told the time") {
@@ -248,6 +248,29 @@ func (s *reference) Commit(ctx context.Context, k stampede.Key, lease stampede.S
 		delete(s.leases, k)
 	}
 	if s.not("commit tells") {
+		s.tell(k, stampede.Stamp{})
+	}
+	return stampede.Accepted, nil
+}
+
+func (s *reference) CommitMarked(ctx context.Context, k stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	if err := s.enter(ctx, &k); err != nil {
+		return stampede.Unknown, err
+	}
+	defer s.mu.Unlock()
+	l, ok := s.lease(k)
+	if s.not("a marked commit checks the marker") && (!ok || l.stamp != marker) || s.not("a lease is no marker") && l.role == stampede.RoleFollower {
+		return stampede.Refused, nil
+	}
+	stamp := stampede.NewStamp()
+	if !s.not("a marked commit has its own stamp") {
+		stamp = marker
+	}
+	s.put(k, stamp, e)
+	if s.not("a marked commit ends the marker") {
+		delete(s.leases, k)
+	}
+	if s.not("a marked commit tells") {
 		s.tell(k, stampede.Stamp{})
 	}
 	return stampede.Accepted, nil
@@ -320,7 +343,7 @@ func (s *reference) Fail(ctx context.Context, k stampede.Key, lease stampede.Sta
 	}
 	delete(s.leases, k)
 	if s.not("fail leaves a marker") {
-		s.leases[k] = refLease{role: stampede.RoleBackOff, until: time.Now().Add(backoff)}
+		s.leases[k] = refLease{stamp: lease, role: stampede.RoleBackOff, until: time.Now().Add(backoff)}
 	}
 	if !s.not("fail says which lease") {
 		lease = stampede.Stamp{}
@@ -343,7 +366,7 @@ func (s *reference) Release(ctx context.Context, k stampede.Key, lease stampede.
 		delete(s.leases, k)
 	}
 	if pass.For > 0 && s.not("release leaves a pass") {
-		s.leases[k] = refLease{role: stampede.RolePass, pass: pass.Unshared && s.not("passes may be unshared"), until: time.Now().Add(pass.For)}
+		s.leases[k] = refLease{stamp: lease, role: stampede.RolePass, pass: pass.Unshared && s.not("passes may be unshared"), until: time.Now().Add(pass.For)}
 	}
 	if pass.For <= 0 && s.not("release without a pass says no lease") {
 		lease = stampede.Stamp{}

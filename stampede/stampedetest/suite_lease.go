@@ -98,8 +98,8 @@ var leaseTests = []storeTest{
 			c.role(el, stampede.RoleBackOff)
 			c.left(el.Left, began, long)
 			c.zero(el.Entry)
-			if el.Lease != (stampede.Stamp{}) {
-				c.Error("a back-off comes with a lease")
+			if el.Lease != lease {
+				c.Error("a back-off does not come with the stamp of the load that left it")
 			}
 		}
 		// Also the one whose load failed, when it asks with the same token.

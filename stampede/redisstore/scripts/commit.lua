@@ -1,13 +1,16 @@
--- commit: ends a load with a value, if its lease is still held.
+-- commit: ends a load with a value, if its lease is still held, or the marker still stands under which it
+-- began.
 -- KEYS    1 entry  2 lease
--- ARGV    1 stamp of the lease  2 the new entry  3 channel of the key
+-- ARGV    1 stamp of the lease or marker  2 the new entry  3 channel of the key
 --         4 how long to back off when the entry cannot be written, ms
+--         5 kinds of what may stand there: 'L' a lease, 'FP' a marker
 -- Returns {1} written; {2} an earlier copy of this command has written it; {0} the lease is not held;
 --         {3, error} the entry could not be written; the lease is given back all the same
 -- Redis   6.2
-if redis.call('GET', KEYS[2]) ~= 'L' .. ARGV[1] then
+local l = redis.call('GET', KEYS[2])
+if not l or string.sub(l, 2, 33) ~= ARGV[1] or not string.find(ARGV[5], string.sub(l, 1, 1), 1, true) then
   local had = redis.pcall('GETRANGE', KEYS[1], 0, 35)
-  if type(had) == 'string' and #had == 36 and stamp(had) == ARGV[1] then return {2} end
+  if type(had) == 'string' and #had == 36 and stamp(had) == stamp(ARGV[2]) then return {2} end
   return {0}
 end
 

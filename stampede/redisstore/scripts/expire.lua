@@ -7,7 +7,7 @@
 local answer = 0
 -- DEL first: when memory is full, Redis lets a script write after it has written.
 redis.call('DEL', KEYS[2])
-local v = redis.pcall('GETRANGE', KEYS[1], 0, 75)
+local v = redis.pcall('GETRANGE', KEYS[1], 0, 83)
 if usable(v, ARGV[2]) then
   local keep = window(v)
   if keep <= 0 then
