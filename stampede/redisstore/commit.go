@@ -21,7 +21,7 @@ func (s *Store) Commit(ctx context.Context, key stampede.Key, lease stampede.Sta
 		return stampede.Unknown, err
 	}
 	e.Stamp, e.Expired = lease, false
-	data := entry.Encode(&e, n.check)
+	data := entry.Encode(&e, n.Check)
 	keys := []string{n.entry(), n.lease()}
 	v, err := do(ctx, s, keys[0], func(ctx context.Context) (stampede.Verdict, error) {
 		reply, err := commitScript.Run(ctx, s.rdb, keys, lease[:], data, n.channel(), millis(unwritableFor)).Slice()
