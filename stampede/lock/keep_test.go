@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,11 +16,14 @@ import (
 // renewals notes when renewals happen.
 type renewals struct {
 	began time.Time
+	mu    sync.Mutex // protects at
 	at    []time.Duration
 }
 
 func (r *renewals) Observe(e lock.Event) {
 	if e.Kind == lock.EventRenewed {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.at = append(r.at, time.Since(r.began).Round(10*time.Millisecond))
 	}
 }

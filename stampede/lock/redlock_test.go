@@ -63,7 +63,7 @@ func (m *masters) locker(t *testing.T) *lock.Locker {
 func (m *masters) shares(t *testing.T) (n int) {
 	t.Helper()
 	for i, rdb := range m.direct {
-		if m.servers[i].Running() && keyOf(t, rdb, m.opt, "k") != "" {
+		if m.servers[i].Running() && len(rdb.Keys(t.Context(), m.opt.Name+":{*}:k:*").Val()) > 0 {
 			n++
 		}
 	}
