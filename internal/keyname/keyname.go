@@ -68,6 +68,20 @@ func hashTag(key string) string {
 	return tag
 }
 
+// Names are the names of three kinds of things, which are parts of one string.
+func (n *Names) Names(a, b, c byte) [3]string {
+	one := n.Name(a)
+	at := len(one) - len(n.key) - 2
+	kind := func(k byte) string {
+		if n.long {
+			k -= 'a' - 'A'
+		}
+		return string(rune(k))
+	}
+	all := one + one[:at] + kind(b) + one[at+1:] + one[:at] + kind(c) + one[at+1:]
+	return [3]string{all[:len(one)], all[len(one) : 2*len(one)], all[2*len(one):]}
+}
+
 // Name is what the kind of thing, a small letter, is called. A hashed key has kinds of its own (in
 // capitals), so that no user's key can imitate one.
 func (n *Names) Name(kind byte) string {

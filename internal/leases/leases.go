@@ -26,13 +26,14 @@ var (
 	NonceLua string
 	//go:embed scripts/renew.lua
 	renewLua string
+	// ReleaseLua is the text of Release.
 	//go:embed scripts/release.lua
-	releaseLua string
+	ReleaseLua string
 
 	// Renew lets a lease end later.
 	Renew = redis.NewScript(renewLua)
 	// Release ends a lease.
-	Release = redis.NewScript(releaseLua)
+	Release = redis.NewScript(ReleaseLua)
 )
 
 // What Renew answers.

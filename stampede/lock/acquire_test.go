@@ -71,7 +71,7 @@ func TestLockersOfDifferentNamesDoNotInterfere(t *testing.T) {
 	for _, x := range []*lock.Locker{lk, other} {
 		l, err := x.TryAcquire(t.Context(), "job", time.Minute)
 		must(t, err)
-		defer func() { must(t, l.Release(t.Context())) }()
+		t.Cleanup(func() { must(t, l.Release(context.Background())) })
 	}
 }
 

@@ -141,7 +141,7 @@ func together[T any](ctx context.Context, l *Lock, shares []share, op func(conte
 		select {
 		case a := <-answers:
 			if a.err != nil {
-				return nil, fmt.Errorf("%w: %s", errAgain, a.err)
+				return nil, fmt.Errorf("%w: %s", errAgain, a.err.Error())
 			}
 			all = append(all, a.v)
 		case <-ctx.Done():

@@ -20,6 +20,7 @@ type Lock struct {
 	acquired time.Time
 
 	mu       sync.Mutex // protects what follows
+	one      [1]string  // stamps of a lock on one server
 	stamps   []string   // for each server, what it granted; empty where that is not known
 	unsure   []bool     // for each of several servers, whether a request without an answer may still be granted
 	held     time.Time  // when the last request was sent that a server, or a majority, granted
@@ -89,7 +90,7 @@ func (l *Lock) extend(ctx context.Context, ttl, timeout time.Duration) error {
 		return err
 	}
 	sent := time.Now()
-	answer, err := 0, error(nil)
+	var answer int
 	if len(l.lk.nodes) == 1 {
 		answer, err = l.lk.nodes[0].renew(ctx, l.keys, l.stamps[0], ttl, timeout)
 	} else {

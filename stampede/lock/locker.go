@@ -134,7 +134,8 @@ func (lk *Locker) keysOf(name string) (*keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMisuse, err)
 	}
-	return &keys{name, n.Name(kindLock), n.Name(kindFence), n.Name(kindChannel)}, nil
+	all := n.Names(kindLock, kindFence, kindChannel)
+	return &keys{name, all[0], all[1], all[2]}, nil
 }
 
 // check says what is wrong with a call.

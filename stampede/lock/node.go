@@ -130,7 +130,7 @@ func (n *node) renew(ctx context.Context, k *keys, stamp string, ttl, timeout ti
 // takes no part: a holder that was cancelled must release all the same.
 func (n *node) release(k *keys, prefix string, timeout time.Duration) (held bool, err error) {
 	return ask(context.Background(), n, k.name, timeout, func(ctx context.Context) (bool, error) {
-		ended, err := leases.Release.Run(ctx, n.rdb, []string{k.lock}, prefix, 0, "0", k.channel).Int()
+		ended, err := releaseScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, prefix, 0, "0", k.channel}).Int()
 		return ended == 1, err
 	}, nil)
 }

@@ -107,7 +107,7 @@ func (l *Lock) gather(ctx context.Context, counts func(share) bool) (won []share
 
 // tooFew is the error when only some servers answered.
 func tooFew(answered, of int, errs []error) error {
-	return fmt.Errorf("%w: %d of %d, the first fault: %s", ErrTooFewNodes, answered, of, errs[0])
+	return fmt.Errorf("%w: %d of %d, the first fault: %s", ErrTooFewNodes, answered, of, errs[0].Error())
 }
 
 // ask asks one server for its share, and notes the answer. It does not depend on the caller, who may have
@@ -175,7 +175,7 @@ func (l *Lock) abandon() {
 	l.released = true
 	l.mu.Unlock()
 	for _, n := range l.lk.nodes {
-		l.lk.spawn(func() { l.releaseOn(n) })
+		l.lk.spawn(func() { _, _ = l.releaseOn(n) })
 	}
 }
 

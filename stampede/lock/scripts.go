@@ -30,7 +30,8 @@ var (
 	//go:embed scripts/seed.lua
 	seedLua string
 
-	acquireScript = redis.NewScript(leases.NonceLua + takeLua + acquireLua)
+	acquireScript = leases.NewScript(leases.NonceLua + takeLua + acquireLua)
+	releaseScript = leases.NewScript(leases.ReleaseLua)
 	joinScript    = redis.NewScript(leases.NonceLua + takeLua + joinLua)
 
 	joinFencedScript = redis.NewScript(leases.NonceLua + takeLua + markerLua + joinFencedLua)

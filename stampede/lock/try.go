@@ -14,6 +14,8 @@ import (
 // by so much without a number coming twice.
 const fenceKept = 30 * 24 * time.Hour
 
+var fenceKeptMillis any = fenceKept.Milliseconds()
+
 // newToken returns what an attempt to acquire is known by: random, never used twice.
 func newToken() string {
 	var t [leases.TokenSize]byte
@@ -37,7 +39,8 @@ func (lk *Locker) try(ctx context.Context, k *keys, ttl time.Duration) (*Lock, t
 		return nil, max(g.left, 0), about(k.name, ErrNotAcquired)
 	}
 	l := &Lock{lk: lk, keys: k, token: token, ttl: ttl, fence: g.fence, acquired: begun}
-	l.stamps = []string{g.stamp}
+	l.one[0] = g.stamp
+	l.stamps = l.one[:]
 	l.held, l.deadline = begun, begun.Add(ttl-drift(ttl))
 	if !time.Now().Before(l.deadline) {
 		// The answer took as long as the lease.
@@ -56,9 +59,8 @@ type grant struct {
 
 func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Duration) (grant, error) {
 	lk := n.lk
-	over := func() time.Time { return time.Now().Add(ttl + lk.opt.Timeout) }
 	return ask(ctx, n, k.name, lk.opt.Timeout, func(ctx context.Context) (g grant, err error) {
-		reply, err := acquireScript.Run(ctx, n.rdb, []string{k.lock, k.fence}, token, leases.Millis(ttl), fenceKept.Milliseconds()).Result()
+		reply, err := acquireScript.Run(ctx, n.rdb, 2, []any{0, 0, 0, k.lock, k.fence, token, leases.Millis(ttl), fenceKeptMillis}).Result()
 		switch r := reply.(type) {
 		case string:
 			if len(r) > leases.StampSize {
@@ -70,7 +72,7 @@ func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Dura
 			return g, nil
 		}
 		if unknown(err) {
-			lk.giveBack(n, k, token, over())
+			lk.giveBack(n, k, token, time.Now().Add(ttl+lk.opt.Timeout))
 		}
 		if err == nil && g.stamp == "" {
 			err = fmt.Errorf("acquire answered %v", reply)
@@ -78,7 +80,7 @@ func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Dura
 		return g, err
 	}, func(g grant) {
 		if g.stamp != "" { // the caller has gone
-			lk.giveBack(n, k, token, over())
+			lk.giveBack(n, k, token, time.Now().Add(ttl+lk.opt.Timeout))
 		}
 	})
 }
