@@ -16,7 +16,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2" //nolint:depguard // the example has to run where there is no Redis
 	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite" // the driver
 
@@ -94,7 +94,7 @@ func run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(out, "Bob has written 1850")
 	err = setPrice(ctx, db, "p001", 1700, ann.Fence())
 	if !errors.Is(err, lock.ErrStale) {
-		return fmt.Errorf("Ann's write of 1700 was not refused: %w", err)
+		return fmt.Errorf("the old write of 1700 was not refused: %w", err)
 	}
 	fmt.Fprintln(out, "Ann's 1700 is refused: her fencing number is older")
 	var cents int
