@@ -118,7 +118,7 @@ func (l *Lock) ask(n *node) share {
 		if lk.opt.Fences {
 			return l.joinFenced(ctx, n)
 		}
-		return replied(joinScript.Run(ctx, n.rdb, []string{k.lock}, l.token, leases.Millis(l.ttl)).Result())
+		return replied(joinScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, l.token, leases.Millis(l.ttl)}).Result())
 	}, nil)
 	s.i, s.err = n.i, err
 	l.mu.Lock()

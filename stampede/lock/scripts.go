@@ -32,7 +32,7 @@ var (
 
 	acquireScript = leases.NewScript(leases.NonceLua + takeLua + acquireLua)
 	releaseScript = leases.NewScript(leases.ReleaseLua)
-	joinScript    = redis.NewScript(leases.NonceLua + takeLua + joinLua)
+	joinScript    = leases.NewScript(leases.NonceLua + takeLua + joinLua)
 
 	joinFencedScript = redis.NewScript(leases.NonceLua + takeLua + markerLua + joinFencedLua)
 	acceptScript     = redis.NewScript(markerLua + acceptLua)

@@ -222,6 +222,10 @@ func TestDeadHolderKeepsOthersForItsLease(t *testing.T) {
 		if took := time.Since(begun); took < 5*time.Second || took > 5*time.Second+50*time.Millisecond {
 			t.Errorf("acquired after %v", took)
 		}
+		// node-redlock#169, #274, #276: counted from the try that was granted, not from the first.
+		if v := l.Validity(); v < 5*time.Second-52*time.Millisecond || v > 5*time.Second {
+			t.Errorf("validity %v", v)
+		}
 		must(t, l.Release(t.Context()))
 	})
 }
