@@ -9,7 +9,7 @@ import (
 
 // Watchdog renews a lease until it is stopped.
 type Watchdog struct {
-	every  time.Duration
+	due    func(begun time.Time) time.Time
 	renew  func(context.Context) bool
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -23,11 +23,19 @@ type Watchdog struct {
 // a slow answer does not eat into the lease. renew's ctx keeps the values of ctx, ends at Stop, and
 // not before.
 func Start(ctx context.Context, every time.Duration, renew func(context.Context) bool) *Watchdog {
-	w := &Watchdog{every: every, renew: renew}
+	return StartAt(ctx, time.Now().Add(every), func(begun time.Time) time.Time { return begun.Add(every) }, renew)
+}
+
+// StartAt is Start with another idea of when: renew is called first at first, and then when due says,
+// which is asked after each renewal and told when that began.
+func StartAt(
+	ctx context.Context, first time.Time, due func(begun time.Time) time.Time, renew func(context.Context) bool,
+) *Watchdog {
+	w := &Watchdog{due: due, renew: renew}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(every, w.tick)
+	w.timer = time.AfterFunc(time.Until(first), w.tick)
 	return w
 }
 
@@ -36,10 +44,11 @@ func (w *Watchdog) tick() {
 	if w.ctx.Err() != nil || !w.renew(w.ctx) {
 		return
 	}
+	next := w.due(begun)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx.Err() == nil {
-		w.timer.Reset(max(w.every-time.Since(begun), 0))
+		w.timer.Reset(max(time.Until(next), 0))
 	}
 }
 

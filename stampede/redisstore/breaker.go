@@ -121,7 +121,7 @@ func (b *breaker) outage(cause error) {
 		log = log.With("node", b.node)
 	}
 	log.Warn("redisstore: Redis does not answer, going on without it", "error", cause)
-	s.hub.stir()
+	s.hub.Stir()
 	s.states.down(cause)
 	began := time.Now()
 	if !b.untilAnswered() {
@@ -130,7 +130,7 @@ func (b *breaker) outage(cause error) {
 	b.dirty.Store(false)
 	b.tell(nil) // half-open by now, so this closes it
 	log.Info("redisstore: Redis answers again", "after", time.Since(began).Round(time.Millisecond))
-	s.hub.retry()
+	s.hub.Retry()
 	s.states.up()
 }
 

@@ -28,11 +28,11 @@ func (s *Store) Set(ctx context.Context, key stampede.Key, e stampede.Entry) err
 		return err
 	}
 	e.Stamp, e.Expired = stampede.NewStamp(), false
-	data := entry.Encode(&e, n.check)
+	data := entry.Encode(&e, n.Check)
 	keys := []string{n.entry(), n.lease()}
 	_, err = do(ctx, s, keys[0], func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, runOnce(ctx, s.rdb, setScript, headerLua+setLua, keys,
-			data, n.channel(), dropChannel(n.space), key.Key)
+			data, n.channel(), dropChannel(n.Space), key.Key)
 	}, nil)
 	if err != nil && !answered(err) && !unsent(err) {
 		err = fmt.Errorf("%w: %w", stampede.ErrOutcomeUnknown, err)
@@ -47,7 +47,7 @@ func (s *Store) Expire(ctx context.Context, keys ...stampede.Key) error {
 			n := &ns[i]
 			stamp := stampede.NewStamp()
 			errs[i] = expireScript.Run(ctx, s.rdb, []string{n.entry(), n.lease()},
-				stamp[:], n.keyCheck(), n.channel(), dropChannel(n.space), some[i].Key).Err()
+				stamp[:], n.keyCheck(), n.channel(), dropChannel(n.Space), some[i].Key).Err()
 		}
 	})
 }
@@ -63,7 +63,7 @@ func (s *Store) delete(ctx context.Context, keys []stampede.Key, ns []names, err
 	unlinks := make([]*redis.IntCmd, len(ns))
 	publish := func(i int) {
 		pipe.Publish(ctx, ns[i].channel(), "c")
-		pipe.Publish(ctx, dropChannel(ns[i].space), keys[i].Key)
+		pipe.Publish(ctx, dropChannel(ns[i].Space), keys[i].Key)
 	}
 	for i := range ns {
 		unlinks[i] = pipe.Unlink(ctx, ns[i].entry(), ns[i].lease())

@@ -1,6 +1,9 @@
 package redisstore
 
-import "github.com/herdgate/herdgate/stampede"
+import (
+	"github.com/herdgate/herdgate/internal/redisclient"
+	"github.com/herdgate/herdgate/stampede"
+)
 
 // Names are what a key is called in Redis.
 type Names struct{ Entry, Lease, Channel, Drop string }
@@ -11,8 +14,8 @@ func NamesOf(key stampede.Key) (Names, error) {
 	if err != nil {
 		return Names{}, err
 	}
-	return Names{n.entry(), n.lease(), n.channel(), dropChannel(n.space)}, nil
+	return Names{n.entry(), n.lease(), n.channel(), dropChannel(n.Space)}, nil
 }
 
-// BoundedDialer is boundedDialer.
-var BoundedDialer = boundedDialer
+// BoundedDialer is what all connections are opened with.
+var BoundedDialer = redisclient.BoundedDialer

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/internal/redisclient"
 )
 
 // few is how many callers may read at once on their own goroutines, as long as no batch is under way.
@@ -84,7 +86,7 @@ func (l *loneClient) close() error {
 
 // read asks for what is stored at key, by the deadline.
 func (l *loneClient) read(key string, deadline time.Time) (stored, error) {
-	var ctx context.Context = deadlineCtx{deadline}
+	ctx := redisclient.Until(deadline)
 	pipe := l.pipes.Get().(redis.Pipeliner)
 	get, pttl := readCommands(ctx, pipe, key)
 	_, _ = pipe.Exec(ctx) // each command has its own error; the pipeline is empty again
@@ -107,12 +109,3 @@ func (l *loneClient) drain() {
 		}
 	}
 }
-
-// deadlineCtx has a deadline and nothing else: go-redis sets it on the connection. It is never done, so
-// that no timer and no goroutine is needed for it.
-type deadlineCtx struct{ at time.Time }
-
-func (c deadlineCtx) Deadline() (time.Time, bool) { return c.at, true }
-func (deadlineCtx) Done() <-chan struct{}         { return nil }
-func (deadlineCtx) Err() error                    { return nil }
-func (deadlineCtx) Value(any) any                 { return nil }

@@ -29,14 +29,14 @@ func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, err
 			if err != nil {
 				return stampede.Entry{}, wrap("read", key, err)
 			}
-			return got.entry(n.check), nil
+			return got.entry(n.Check), nil
 		}
 	}
 	got, err := s.readTogether(ctx, l, name)
 	if err != nil {
 		return stampede.Entry{}, wrap("read", key, err)
 	}
-	return got.entry(n.check), nil
+	return got.entry(n.Check), nil
 }
 
 // readAlone reads on the caller's goroutine. It declines, with ok false, when there is no connection at

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/internal/leases"
 )
 
 // The scripts. They use no shebang line: with one, Redis would refuse a whole script when memory is full,
@@ -17,22 +19,18 @@ var (
 	electLua string
 	//go:embed scripts/commit.lua
 	commitLua string
-	//go:embed scripts/renew.lua
-	renewLua string
 	//go:embed scripts/fail.lua
 	failLua string
-	//go:embed scripts/release.lua
-	releaseLua string
 	//go:embed scripts/set.lua
 	setLua string
 	//go:embed scripts/expire.lua
 	expireLua string
 
-	electScript   = redis.NewScript(headerLua + electLua)
+	electScript   = redis.NewScript(headerLua + leases.NonceLua + electLua)
 	commitScript  = redis.NewScript(headerLua + commitLua)
-	renewScript   = redis.NewScript(renewLua)
+	renewScript   = leases.Renew
 	failScript    = redis.NewScript(failLua)
-	releaseScript = redis.NewScript(releaseLua)
+	releaseScript = leases.Release
 	setScript     = redis.NewScript(headerLua + setLua)
 	expireScript  = redis.NewScript(headerLua + expireLua)
 )

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/herdgate/herdgate/internal/subs"
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -18,7 +19,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	lanes   lanes
 	ghosts  ghosts
-	hub     *hub
+	hub     *subs.Hub
 	stats   stats
 	warned  warned
 	states  *states
@@ -50,7 +51,10 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	s := &Store{opt: opt, clients: c, rdb: c.main}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ghosts.store = s
-	s.hub = newHub(s)
+	s.hub = subs.New(subs.Config{Ctx: s.ctx, Redis: s.rdb, Spawn: s.spawn, Lost: func(err error) {
+		s.stats.reconnects.Add(1)
+		s.notice(err)
+	}})
 	s.states = newStates(opt.Observer)
 	s.lanes.store, s.lanes.main = s, s.newLane("", c.lone)
 	s.lanes.cluster, _ = c.main.(*redis.ClusterClient)

@@ -32,9 +32,6 @@ if type(l) == 'string' and #l >= 33 then
   end
 end
 
--- The nonce makes each grant another one, even for the same token: a copy of this command that arrives
--- after a Delete cannot bring back the right to commit what was loaded before it.
-local now = redis.call('TIME')
-local granted = ARGV[1] .. string.format('%010d%06d', tonumber(now[1]), tonumber(now[2]))
+local granted = ARGV[1] .. nonce(redis.call('TIME'))
 redis.call('SET', KEYS[2], 'L' .. granted, 'PX', ARGV[2])
 return {2, left, v, granted}

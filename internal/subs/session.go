@@ -1,4 +1,4 @@
-package redisstore
+package subs
 
 import (
 	"context"
@@ -23,10 +23,10 @@ const (
 	refusedWait = 5 * time.Second
 )
 
-// run keeps a connection for subscriptions, from the first join until the Store is closed.
-func (h *hub) run() {
+// run keeps a connection for subscriptions, from the first join until Config.Ctx ends.
+func (h *Hub) run() {
 	defer h.unlinger()
-	ctx := h.store.ctx
+	ctx := h.cfg.Ctx
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -34,9 +34,8 @@ func (h *hub) run() {
 		if ctx.Err() != nil {
 			return
 		}
-		h.store.stats.reconnects.Add(1)
 		h.lost()
-		h.store.notice(err)
+		h.cfg.Lost(err)
 		if time.Since(began) > idleFor {
 			pause = firstPause
 		}
@@ -57,9 +56,9 @@ func (h *hub) run() {
 // session subscribes on one connection and receives until that is lost. go-redis would replace a lost
 // connection without a word; what was published meanwhile would be missed unseen. So the first error ends
 // the session, and the next one begins with a new PubSub.
-func (h *hub) session(ctx context.Context) error {
+func (h *Hub) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	ps := h.store.rdb.Subscribe(ctx)
+	ps := h.cfg.Redis.Subscribe(ctx)
 	fail := func(err error) {
 		cancel(err)
 		_ = ps.Close() // wakes the receiver
@@ -76,7 +75,7 @@ func (h *hub) session(ctx context.Context) error {
 }
 
 // control brings the subscriptions in line with what is wanted.
-func (h *hub) control(ctx context.Context, ps *redis.PubSub, pings <-chan struct{}) error {
+func (h *Hub) control(ctx context.Context, ps *redis.PubSub, pings <-chan struct{}) error {
 	for {
 		subscribe, unsubscribe := h.changes()
 		for some := range chunks(unsubscribe) {
@@ -114,10 +113,10 @@ func chunks(channels []string) func(yield func([]string) bool) {
 	}
 }
 
-var errSilent = errors.New("redisstore: the subscription's connection is dead")
+var errSilent = errors.New("subs: the subscription's connection is dead")
 
 // receive passes on what comes, and asks for a ping when nothing does.
-func (h *hub) receive(ctx context.Context, ps *redis.PubSub, pings chan<- struct{}) error {
+func (h *Hub) receive(ctx context.Context, ps *redis.PubSub, pings chan<- struct{}) error {
 	asked := false
 	for {
 		got, err := ps.ReceiveTimeout(ctx, idleFor)
@@ -147,4 +146,16 @@ func (h *hub) receive(ctx context.Context, ps *redis.PubSub, pings chan<- struct
 			h.published(m.Channel, m.Payload)
 		}
 	}
+}
+
+// answered says whether err is an answer of Redis.
+func answered(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
+}
+
+// unsent says whether the connection could not be opened.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -1,6 +1,6 @@
--- release: ends a load whose value is not stored, if its lease is still held.
+-- release: ends a lease, if it is still held; for the guard, a load whose value is not stored.
 -- KEYS    1 lease
--- ARGV    1 stamp of the lease, or its token alone (an elect that got no answer)
+-- ARGV    1 stamp of the lease, or its token alone (if no answer told the stamp)
 --         2 life of the pass marker, ms; 0: none  3 '1' if the value may not be shared, else '0'
 --         4 channel of the key
 -- Returns 1 ended, 0 it was not held

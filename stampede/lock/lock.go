@@ -1,0 +1,197 @@
+package lock
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/herdgate/herdgate/internal/leases"
+)
+
+// Lock is a lock that was acquired. It may be used, and released, on any goroutine.
+type Lock struct {
+	lk       *Locker
+	keys     *keys
+	token    string
+	ttl      time.Duration
+	fence    uint64
+	acquired time.Time
+
+	mu       sync.Mutex // protects what follows
+	one      [1]string  // stamps of a lock on one server
+	stamps   []string   // for each server, what it granted; empty where that is not known
+	unsure   []bool     // for each of several servers, whether a request without an answer may still be granted
+	held     time.Time  // when the last request was sent that a server, or a majority, granted
+	deadline time.Time  // until when the holder may count on it
+	released bool
+	lost     *LostError
+	keepers  []*keeper
+}
+
+// Name returns the lock's name.
+func (l *Lock) Name() string { return l.keys.name }
+
+// Token returns what this acquisition is known by, in hexadecimal: random, and never used twice.
+func (l *Lock) Token() string { return hex.EncodeToString([]byte(l.token)) }
+
+// Fence returns the fencing number of this acquisition: higher than that of any acquisition of the same
+// lock that had returned before this one was asked for. Hand it to the resource that the lock protects,
+// which must refuse what carries a lower number than it has seen: see [SetFenced] and docs/locks.md. It is 0
+// only for a lock on several servers without Options.Fences.
+func (l *Lock) Fence() uint64 { return l.fence }
+
+// Validity returns for how much longer the holder may count on the lock, by its own monotonic clock, if
+// nothing happens: 0 or less when it is over. That is no promise: while a process is paused, between the look
+// at the clock and what is done next, any time can pass. Where that matters, let the resource check Fence.
+func (l *Lock) Validity() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released || l.lost != nil {
+		return 0
+	}
+	return time.Until(l.deadline)
+}
+
+// Extend lets the lock last for ttl from now, if it is still held; it never shortens it. A lock that was lost
+// (ErrLost) is not taken again: somebody may have had it meanwhile. After ErrUnavailable or ErrTooFewNodes
+// it is unknown whether it was extended, the lock is held for as long as before, and Extend may be tried
+// again.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if ttl < MinLease {
+		return about(l.Name(), fmt.Errorf("%w: a lease of %v: it must be at least %v", ErrMisuse, ttl, MinLease))
+	}
+	if err := ctx.Err(); err != nil {
+		return about(l.Name(), ended(ctx))
+	}
+	if err := l.extend(ctx, ttl, l.lk.timeoutFor(ttl)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// over is the error of a lock that is lost or released. The caller holds mu.
+func (l *Lock) over() error {
+	switch {
+	case l.lost != nil:
+		return l.lost
+	case l.released:
+		return about(l.Name(), fmt.Errorf("%w: the lock was released", ErrMisuse))
+	}
+	return nil
+}
+
+func (l *Lock) extend(ctx context.Context, ttl, timeout time.Duration) error {
+	l.mu.Lock()
+	err := l.over()
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	sent := time.Now()
+	var answer int
+	if len(l.lk.nodes) == 1 {
+		answer, err = l.lk.nodes[0].renew(ctx, l.keys, l.stamps[0], ttl, timeout)
+	} else {
+		answer, err = l.extendAll(ctx, ttl, timeout)
+	}
+	switch {
+	case err != nil:
+		l.lk.events.emit(Event{Kind: EventNotRenewed, Lock: l.Name(), Err: err})
+		return about(l.Name(), err)
+	case answer == leases.Taken:
+		return l.lose(Taken, nil)
+	case answer == leases.Absent:
+		return l.lose(Gone, nil)
+	case answer != leases.Held:
+		return about(l.Name(), unavailable(fmt.Errorf("renew answered %d", answer)))
+	}
+	l.mu.Lock()
+	err = l.over()
+	if err == nil {
+		l.held = sent
+		if until := sent.Add(ttl - drift(ttl)); until.After(l.deadline) {
+			l.deadline = until
+		}
+	}
+	l.mu.Unlock()
+	if err == nil {
+		l.lk.events.emit(Event{Kind: EventRenewed, Lock: l.Name(), Took: time.Since(sent)})
+	}
+	return err
+}
+
+// lose notes that the lock is lost, once, unless it was released: what is found after that is no loss.
+func (l *Lock) lose(why Reason, cause error) error {
+	l.mu.Lock()
+	if err := l.over(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	lost := &LostError{Name: l.Name(), Reason: why, Held: l.held, Found: time.Now(), Err: cause}
+	if why == Expired {
+		lost.Held = l.deadline
+	}
+	l.lost = lost
+	keepers := l.keepers
+	l.mu.Unlock()
+	for _, k := range keepers {
+		k.end(lost)
+	}
+	l.lk.events.emit(Event{Kind: EventLost, Lock: l.Name(), Err: lost})
+	l.lk.lines.poke(l.Name())
+	return lost
+}
+
+// Release gives the lock back, so that others need not wait for its end. It is safe after a loss: only what
+// this acquisition holds is released. ctx's end takes no part, since what has to be done at the end of a call
+// must not depend on whether the call was cancelled; Options.Timeout bounds it, and when Redis does not
+// answer, Release returns ErrUnavailable and goes on trying in the background until the lease is over. ErrLost
+// means that the lock was not held any more. Only the first call does anything; further ones return nil.
+func (l *Lock) Release(context.Context) error {
+	l.mu.Lock()
+	if l.released {
+		l.mu.Unlock()
+		return nil
+	}
+	l.released = true
+	lost, keepers, sure := l.lost, l.keepers, l.held
+	l.mu.Unlock()
+	for _, k := range keepers {
+		k.stop()
+	}
+	// In the background when the lock is lost: it may be there still, but nobody need wait for that.
+	if lost != nil {
+		if lost.Reason == Expired {
+			l.lk.spawn(func() { _, _ = l.giveUp() })
+		}
+		return lost
+	}
+	held, err := l.giveUp()
+	l.lk.lines.poke(l.Name())
+	switch {
+	case err != nil:
+		err = about(l.Name(), err)
+	case !held:
+		err = &LostError{Name: l.Name(), Reason: Gone, Held: sure, Found: time.Now()}
+	default:
+		l.lk.events.emit(Event{Kind: EventReleased, Lock: l.Name(), Took: time.Since(l.acquired)})
+		return nil
+	}
+	l.lk.events.emit(Event{Kind: EventNotReleased, Lock: l.Name(), Err: err})
+	return err
+}
+
+// giveUp releases what was granted, and reports whether it was held.
+func (l *Lock) giveUp() (bool, error) {
+	if len(l.lk.nodes) > 1 {
+		return l.releaseAll()
+	}
+	n := l.lk.nodes[0]
+	held, err := n.release(l.keys, l.stamps[0], l.lk.opt.Timeout)
+	if err != nil {
+		l.lk.giveBack(n, l.keys, l.stamps[0], l.deadline)
+	}
+	return held, err
+}

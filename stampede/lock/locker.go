@@ -1,0 +1,158 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/internal/keyname"
+	"github.com/herdgate/herdgate/internal/redisclient"
+	"github.com/herdgate/herdgate/internal/subs"
+)
+
+// Locker makes locks. It is safe for concurrent use. Use New to make one, and one for a process: those of
+// a process who wait for a lock then wait in line, and only the first of them asks Redis.
+type Locker struct {
+	opt    Options
+	nodes  []*node
+	quorum int
+	hub    *subs.Hub // nil with several servers
+	lines  lines
+	events events
+
+	ctx    context.Context // ends with the Locker
+	cancel context.CancelFunc
+	closed atomic.Bool
+	mu     sync.Mutex     // orders spawn and Close
+	wg     sync.WaitGroup // what runs in the background
+	ghosts atomic.Int64   // grants that are being given back
+
+	reseeding atomic.Bool // in the background
+}
+
+// New returns a Locker on the Redis that client reaches: a *redis.Client, made by redis.NewClient or
+// redis.NewFailoverClient, or a *redis.ClusterClient. With more than one client, the locks are Redlocks on
+// these servers, which must be independent masters (no replicas of one another, no cluster), odd in number,
+// three or more. Options may be nil. All that is wrong with the arguments is in the error; that no server
+// answers is no error.
+//
+// The Locker makes clients of its own from the options of those given, with its own time limits, and leaves
+// the given ones alone. A client made by redis.NewFailoverClient must stay open until the Locker is closed:
+// its sentinels say where the master is.
+func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
+	opt, err := o.withDefaults()
+	errs := []error{err}
+	switch n := len(clients); {
+	case n == 0:
+		errs = append(errs, fmt.Errorf("%w: no Redis client", ErrMisuse))
+	case n%2 == 0:
+		errs = append(errs, fmt.Errorf("%w: %d servers: give one, or an odd number of three or more; "+
+			"one more than an odd number adds no safety", ErrMisuse, n))
+	}
+	lk := &Locker{opt: opt, quorum: len(clients)/2 + 1, events: events{name: opt.Name, obs: opt.Observer}}
+	seen := map[string]int{}
+	for i, rdb := range clients {
+		if c, ok := rdb.(*redis.Client); ok && c != nil {
+			addr := fmt.Sprintf("%s %d", c.Options().Addr, c.Options().DB)
+			if first, twice := seen[addr]; twice && c.Options().Addr != sentinelAddr {
+				errs = append(errs, fmt.Errorf("%w: clients %d and %d are of one server, %s", ErrMisuse, first, i, c.Options().Addr))
+			}
+			seen[addr] = i
+		}
+		if _, ok := rdb.(*redis.ClusterClient); ok && len(clients) > 1 {
+			errs = append(errs, fmt.Errorf("%w: client %d is of a cluster: Redlock needs independent masters", ErrMisuse, i))
+			continue
+		}
+		d, err := redisclient.Derive("lock", rdb, max(opt.Timeout, 1), maxIdle)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrMisuse, err))
+			continue
+		}
+		lk.nodes = append(lk.nodes, &node{lk: lk, i: i, rdb: d.Main, direct: d.Options != nil})
+	}
+	if err := errors.Join(errs...); err != nil {
+		for _, n := range lk.nodes {
+			_ = n.rdb.Close()
+		}
+		return nil, err
+	}
+	lk.lines.all = map[string]*line{}
+	lk.ctx, lk.cancel = context.WithCancel(context.Background())
+	if len(lk.nodes) == 1 {
+		lk.hub = subs.New(subs.Config{Ctx: lk.ctx, Redis: lk.nodes[0].rdb, Spawn: lk.spawn, Lost: func(error) {}})
+	}
+	return lk, nil
+}
+
+const (
+	// maxIdle is how many idle connections to a server are kept.
+	maxIdle = 32
+	// sentinelAddr is what go-redis calls the address of each client made by NewFailoverClient.
+	sentinelAddr = "FailoverClient"
+)
+
+// Close ends what runs in the background and the connections. Locks that are held are not released: they end
+// with their leases, and the ctx of those that are kept ends with reason Closed. So release first. The
+// clients given to New stay open.
+func (lk *Locker) Close() error {
+	lk.mu.Lock()
+	was := lk.closed.Swap(true)
+	lk.mu.Unlock()
+	if was {
+		return nil
+	}
+	lk.cancel()
+	var errs []error
+	for _, n := range lk.nodes {
+		errs = append(errs, n.rdb.Close())
+	}
+	lk.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// spawn runs f in the background, which Close waits for. It returns false when the Locker is closed.
+func (lk *Locker) spawn(f func()) bool {
+	lk.mu.Lock()
+	defer lk.mu.Unlock()
+	if lk.closed.Load() {
+		return false
+	}
+	lk.wg.Go(f)
+	return true
+}
+
+// keys are what a lock is called in Redis.
+type keys struct{ name, lock, fence, channel string }
+
+func (lk *Locker) keysOf(name string) (*keys, error) {
+	n, err := keyname.Of(lk.opt.Name, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMisuse, err)
+	}
+	all := n.Names(kindLock, kindFence, kindChannel)
+	return &keys{name, all[0], all[1], all[2]}, nil
+}
+
+// check says what is wrong with a call.
+func (lk *Locker) check(ctx context.Context, name string, ttl time.Duration) error {
+	switch {
+	case lk == nil || lk.nodes == nil:
+		return fmt.Errorf("%w: the Locker was not made by New", ErrMisuse)
+	case lk.closed.Load():
+		return ErrClosed
+	case ttl < MinLease:
+		return about(name, fmt.Errorf("%w: a lease of %v: it must be at least %v", ErrMisuse, ttl, MinLease))
+	case holds(ctx, lk, name):
+		return about(name, fmt.Errorf("%w: ctx is that of a holder of this lock, who would wait for itself", ErrMisuse))
+	}
+	return nil
+}
+
+// drift is by how much less than ttl a holder may count on a lease of ttl: clocks run at different speeds,
+// and Redis counts whole milliseconds.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }

@@ -1,0 +1,304 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/herdgate/herdgate/internal/leases"
+)
+
+// share is what one of several servers answers.
+type share struct {
+	i     int
+	stamp string        // empty: not granted
+	left  time.Duration // then for how long another holds it
+	epoch string        // with fences: empty if it has forgotten its numbers
+	known uint64        // the last number that it knows for the lock
+	err   error
+}
+
+// tryAll asks all servers at the same time. The lock is ours when a majority of all that are configured,
+// not of those that answer, has granted it, and time is left. What the others answer later is added to the
+// lock, so that it does not hang on a bare majority, or given back.
+func (lk *Locker) tryAll(ctx context.Context, k *keys, ttl time.Duration) (*Lock, time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, about(k.name, ended(ctx))
+	}
+	begun := time.Now()
+	l := &Lock{lk: lk, keys: k, token: newToken(), ttl: ttl, acquired: begun, stamps: make([]string, len(lk.nodes)),
+		unsure: make([]bool, len(lk.nodes)),
+		held:   begun, deadline: begun.Add(ttl - drift(ttl))}
+	if lk.opt.Fences {
+		return lk.tryFenced(ctx, l)
+	}
+	_, left, err := l.gather(ctx, func(share) bool { return true })
+	if err == nil {
+		err = l.inTime()
+	}
+	if err != nil {
+		l.abandon()
+		return nil, left, about(k.name, err)
+	}
+	return l, 0, nil
+}
+
+// inTime says whether a lock that was granted can still be counted on.
+func (l *Lock) inTime() error {
+	if time.Now().Before(l.deadline) {
+		return nil
+	}
+	return fmt.Errorf("%w: granting took longer than the lease of %v", ErrTooFewNodes, l.ttl)
+}
+
+// gather asks all servers for their shares and returns those that count, once they are a majority. Otherwise
+// it returns why they cannot become one.
+func (l *Lock) gather(ctx context.Context, counts func(share) bool) (won []share, left time.Duration, err error) {
+	lk := l.lk
+	answers := make(chan share, len(lk.nodes)) // so that nobody waits to answer
+	for _, n := range lk.nodes {
+		if !lk.spawn(func() { answers <- l.ask(n) }) {
+			return nil, 0, ErrClosed
+		}
+	}
+	var lost, held, uncounted int
+	var errs []error
+	for range lk.nodes {
+		var s share
+		select {
+		case s = <-answers:
+		case <-ctx.Done():
+			return nil, 0, ended(ctx)
+		}
+		switch {
+		case s.err != nil:
+			errs = append(errs, s.err)
+			lost++
+		case s.stamp == "":
+			held++
+			lost++
+			left = max(left, s.left)
+		case !counts(s):
+			lost++
+			uncounted++
+		default:
+			if won = append(won, s); len(won) >= lk.quorum {
+				return won, 0, nil
+			}
+		}
+		if lost > len(lk.nodes)-lk.quorum && len(errs) <= len(lk.nodes)-lk.quorum && held > 0 {
+			break // no need to hear the rest
+		}
+	}
+	if len(errs) > len(lk.nodes)-lk.quorum {
+		if errors.Is(errs[0], ErrClosed) {
+			return nil, 0, ErrClosed
+		}
+		return won, 0, tooFew(len(lk.nodes)-len(errs), len(lk.nodes), errs)
+	}
+	if len(won)+uncounted >= lk.quorum {
+		return won, 0, errForgotten
+	}
+	lk.events.emit(Event{Kind: EventHeld, Lock: l.Name()})
+	return won, left, ErrNotAcquired
+}
+
+// tooFew is the error when only some servers answered.
+func tooFew(answered, of int, errs []error) error {
+	return fmt.Errorf("%w: %d of %d, the first fault: %s", ErrTooFewNodes, answered, of, errs[0].Error())
+}
+
+// ask asks one server for its share, and notes the answer. It does not depend on the caller, who may have
+// what it wants before that.
+func (l *Lock) ask(n *node) share {
+	lk, k := l.lk, l.keys
+	s, err := ask(context.Background(), n, k.name, lk.timeoutFor(l.ttl), func(ctx context.Context) (share, error) {
+		if lk.opt.Fences {
+			return l.joinFenced(ctx, n)
+		}
+		return replied(joinScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, l.token, leases.Millis(l.ttl)}).Result())
+	}, nil)
+	s.i, s.err = n.i, err
+	l.mu.Lock()
+	gone := l.released
+	if !gone {
+		switch {
+		case err == nil:
+			l.stamps[n.i], l.unsure[n.i] = s.stamp, false
+		case unknown(err):
+			l.unsure[n.i] = true
+		}
+	}
+	l.mu.Unlock()
+	if lk.opt.Fences && s.stamp != "" && s.epoch == "" {
+		lk.reseedSoon()
+	}
+	if gone && (s.stamp != "" || unknown(err)) {
+		lk.giveBack(n, k, l.token, time.Now().Add(l.ttl))
+	}
+	return s
+}
+
+func (l *Lock) joinFenced(ctx context.Context, n *node) (share, error) {
+	k := l.keys
+	return replied(joinFencedScript.Run(ctx, n.rdb, []string{k.lock, k.fence, l.lk.marker()},
+		l.token, leases.Millis(l.ttl), numberKept.Milliseconds()).Result())
+}
+
+// replied reads what the scripts that join answer.
+func replied(reply any, err error) (s share, _ error) {
+	switch r := reply.(type) {
+	case string:
+		s.stamp = r
+	case int64:
+		s.left = max(time.Duration(r)*time.Millisecond, 0)
+		return s, nil
+	case []any:
+		if len(r) == 3 {
+			s.stamp, _ = r[0].(string)
+			s.epoch, _ = r[1].(string)
+			known, _ := r[2].(string)
+			s.known, err = strconv.ParseUint(known, 10, 64)
+		}
+	}
+	if err == nil && len(s.stamp) != leases.StampSize {
+		err = fmt.Errorf("join answered %v", reply)
+	}
+	return s, err
+}
+
+// abandon gives back what was granted, on all servers, whatever they have answered. Nobody waits for that.
+func (l *Lock) abandon() {
+	l.mu.Lock()
+	l.released = true
+	l.mu.Unlock()
+	for _, n := range l.lk.nodes {
+		l.lk.spawn(func() { _, _ = l.releaseOn(n) })
+	}
+}
+
+// releaseOn releases by token: what the stamp is may not be known yet. It reports whether it was held, and
+// leaves a server that does not answer to the background.
+func (l *Lock) releaseOn(n *node) (bool, error) {
+	l.mu.Lock()
+	unsure := l.unsure[n.i]
+	l.mu.Unlock()
+	held, err := n.release(l.keys, l.token, l.lk.timeoutFor(l.ttl))
+	if err != nil || unsure && !held {
+		l.lk.giveBack(n, l.keys, l.token, time.Now().Add(l.ttl))
+	}
+	return held, err
+}
+
+// releaseAll releases on all servers and reports whether a majority held the lock. It returns once that is known.
+func (l *Lock) releaseAll() (bool, error) {
+	type answer struct {
+		held bool
+		err  error
+	}
+	lk := l.lk
+	answers := make(chan answer, len(lk.nodes))
+	for _, n := range lk.nodes {
+		if !lk.spawn(func() {
+			held, err := l.releaseOn(n)
+			answers <- answer{held, err}
+		}) {
+			return false, ErrClosed
+		}
+	}
+	var held, absent int
+	var errs []error
+	for range lk.nodes {
+		switch a := <-answers; {
+		case a.err != nil:
+			errs = append(errs, a.err)
+		case a.held:
+			held++
+		default:
+			absent++
+		}
+		if held >= lk.quorum {
+			return true, nil
+		}
+		if absent >= lk.quorum {
+			return false, nil
+		}
+	}
+	if len(errs) == 0 {
+		return false, nil
+	}
+	return false, tooFew(held+absent, len(lk.nodes), errs)
+}
+
+// extendAll renews on all servers where the lock is held, and joins it on the others: a lock that hangs on a
+// bare majority is lost with one restart. It answers as the script that renews does.
+func (l *Lock) extendAll(ctx context.Context, ttl, timeout time.Duration) (int, error) {
+	type answer struct {
+		held int
+		err  error
+	}
+	lk := l.lk
+	answers := make(chan answer, len(lk.nodes))
+	for _, n := range lk.nodes {
+		if !lk.spawn(func() {
+			held, err := l.extendOn(n, ttl, timeout)
+			answers <- answer{held, err}
+		}) {
+			return 0, ErrClosed
+		}
+	}
+	var held, taken, absent int
+	var errs []error
+	for range lk.nodes {
+		var a answer
+		select {
+		case a = <-answers:
+		case <-ctx.Done():
+			return 0, ended(ctx)
+		}
+		switch {
+		case a.err != nil:
+			errs = append(errs, a.err)
+		case a.held == leases.Held:
+			held++
+		case a.held == leases.Taken:
+			taken++
+		default:
+			absent++
+		}
+		switch {
+		case held >= lk.quorum:
+			return leases.Held, nil
+		case taken >= lk.quorum:
+			return leases.Taken, nil
+		case taken+absent > len(lk.nodes)-lk.quorum:
+			// Those that do not answer cannot make up for it: the lock was lost on too many.
+			if taken > 0 {
+				return leases.Taken, nil
+			}
+			return leases.Absent, nil
+		}
+	}
+	return 0, tooFew(held+taken+absent, len(lk.nodes), errs)
+}
+
+// extendOn extends on one server. Where the lock was not held yet, or is gone, it joins; but that counts as held
+// only for what comes next: somebody else may have had that share meanwhile.
+func (l *Lock) extendOn(n *node, ttl, timeout time.Duration) (int, error) {
+	l.mu.Lock()
+	stamp := l.stamps[n.i]
+	l.mu.Unlock()
+	held := leases.Absent
+	if stamp != "" {
+		var err error
+		if held, err = n.renew(context.Background(), l.keys, stamp, ttl, timeout); err != nil || held != leases.Absent {
+			return held, err
+		}
+	}
+	if l.Validity() > 0 {
+		_ = l.ask(n)
+	}
+	return held, nil
+}

@@ -1,0 +1,49 @@
+package lock
+
+import (
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/internal/leases"
+)
+
+// The scripts. They use no shebang line: with one, Redis would refuse a whole script when memory is full,
+// even one that only releases.
+var (
+	//go:embed scripts/take.lua
+	takeLua string
+	//go:embed scripts/acquire.lua
+	acquireLua string
+	//go:embed scripts/join.lua
+	joinLua string
+	//go:embed scripts/marker.lua
+	markerLua string
+	//go:embed scripts/joinfenced.lua
+	joinFencedLua string
+	//go:embed scripts/accept.lua
+	acceptLua string
+	//go:embed scripts/confirm.lua
+	confirmLua string
+	//go:embed scripts/claim.lua
+	claimLua string
+	//go:embed scripts/seed.lua
+	seedLua string
+
+	acquireScript = leases.NewScript(leases.NonceLua + takeLua + acquireLua)
+	releaseScript = leases.NewScript(leases.ReleaseLua)
+	joinScript    = leases.NewScript(leases.NonceLua + takeLua + joinLua)
+
+	joinFencedScript = redis.NewScript(leases.NonceLua + takeLua + markerLua + joinFencedLua)
+	acceptScript     = redis.NewScript(markerLua + acceptLua)
+	confirmScript    = redis.NewScript(markerLua + confirmLua)
+	claimScript      = redis.NewScript(markerLua + claimLua)
+	seedScript       = redis.NewScript(markerLua + seedLua)
+)
+
+// The kinds of things that are kept for a lock.
+const (
+	kindLock    = 'k'
+	kindFence   = 'f'
+	kindChannel = 'u'
+)

@@ -1,0 +1,23 @@
+-- acquire: grants a lock, and with it a fencing number.
+-- KEYS    1 lock  2 the last fencing number
+-- ARGV    1 token (16 bytes)  2 length of the lease, ms
+--         3 how long to keep the number after the clock has passed it, ms
+-- Returns the stamp (32 bytes) and then the number in digits, if it is granted; else for how many ms
+--         another holds it, below 0 if without end
+-- Redis   6.2. Run again with the same token while the lease lasts, it returns the same.
+--
+-- The number is the server's clock in microseconds, or one more than the last one, whichever is higher. So
+-- it grows whatever the clock does as long as the last one is kept, and after that has been lost with all
+-- else, in a restart, as long as the clock has not gone back. The last one is dropped when the clock is past
+-- it by ARGV[3]: then the clock alone is enough.
+local now = redis.call('TIME')
+local last = tonumber(redis.pcall('GET', KEYS[2]) or 0) or 0
+local stamp, left, again = take(KEYS[1], ARGV[1], ARGV[2], now)
+if not stamp then return left end
+local us = now[1] * 1000000 + now[2]
+if not again or last == 0 then
+  last = math.max(last + 1, us)
+  local keep = math.floor((last - us) / 1000) + ARGV[3]
+  redis.call('SET', KEYS[2], string.format('%.0f', last), 'PX', string.format('%.0f', keep))
+end
+return stamp .. string.format('%.0f', last)

@@ -1,0 +1,27 @@
+-- Shared by the scripts that give out fencing numbers on several servers: KEYS, ARGV and what is returned are
+-- theirs.
+--
+-- The marker of a server is a hash: e, the epoch, random, new each time that the server was given its
+-- numbers; r, the server's run id at that time; t, the highest number that the server has accepted for any
+-- lock, or was given. A server whose run id is another has been restarted, and what it knows may be old: it
+-- has no marker.
+local function run_id()
+  local info = redis.pcall('INFO', 'server')
+  return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+end
+
+-- marked returns the epoch and the highest number, or false.
+local function marked(key)
+  local m = redis.call('HMGET', key, 'e', 'r', 't')
+  if m[1] and m[2] == run_id() then return m[1], tonumber(m[3]) end
+  return false
+end
+
+-- own returns the last number of one lock. It is kept as epoch:number, and one of another epoch, or none,
+-- counts as the highest number of any lock: so it may be forgotten at any time.
+local function own(key, epoch, top)
+  local c = redis.call('GET', key)
+  if c and string.sub(c, 1, #epoch + 1) == epoch .. ':' then return tonumber(string.sub(c, #epoch + 2)) end
+  return top
+end
+
