@@ -72,24 +72,24 @@ func TestNotFoundIsNeverServedStale(t *testing.T) {
 	})
 }
 
-// asPanics is an error whose methods are no better than the loader.
-type asPanics struct{}
+// asPanicsError is an error whose methods are no better than the loader.
+type asPanicsError struct{}
 
-func (asPanics) Error() string { return "bad" }
-func (asPanics) As(any) bool   { panic("As") }
-func (asPanics) Is(error) bool { panic("Is") }
+func (asPanicsError) Error() string { return "bad" }
+func (asPanicsError) As(any) bool   { panic("As") }
+func (asPanicsError) Is(error) bool { panic("Is") }
 
 func TestErrorWhoseMethodsPanicIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPod(t, new(stampede.MemoryStore), stampede.Options{Policy: steady})
-		bad := func(context.Context) (int, error) { return 0, asPanics{} }
+		bad := func(context.Context) (int, error) { return 0, asPanicsError{} }
 		for range 2 { // the lease is given back
-			if got := get(t.Context(), p.Guard, "k", bad); got.err != (asPanics{}) || got.took != 0 {
+			if got := get(t.Context(), p.Guard, "k", bad); got.err != (asPanicsError{}) || got.took != 0 {
 				t.Errorf("%+v", got)
 			}
 		}
 		pass(t, p, "alone") // and where each caller loads for itself
-		if got := get(t.Context(), p.Guard, "alone", bad); got.err != (asPanics{}) {
+		if got := get(t.Context(), p.Guard, "alone", bad); got.err != (asPanicsError{}) {
 			t.Errorf("%+v", got)
 		}
 	})

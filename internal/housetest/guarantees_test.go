@@ -27,7 +27,7 @@ func TestGuaranteesNameTestsAndMutantsThatThereAre(t *testing.T) {
 			t.Errorf("there is no test %s", m[1])
 		}
 	}
-	mutants, err := filepath.Glob(filepath.Join(root, "internal/mutants/list/*.mutant"))
+	mutants, err := filepath.Glob(filepath.Join(root, "internal", "mutants", "list", "*.mutant"))
 	if err != nil || len(mutants) == 0 {
 		t.Fatal(len(mutants), "mutants", err)
 	}
