@@ -67,10 +67,11 @@ func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], al
 			if r.cause = context.Cause(r.ctx); r.cause == nil && over(r.ctx) != nil {
 				r.cause = ErrLoadTimeout // the timer has not noticed yet, whatever the loader waited for has
 			}
+			inTime := r.fate.CompareAndSwap(fateOpen, fateEnded) // before the end of ctx can be taken for a caller's
+			close(r.done)
 			r.cancel(nil)
 			stop()
-			close(r.done)
-			if !r.fate.CompareAndSwap(fateOpen, fateEnded) {
+			if !inTime {
 				g.life.abandon(about.key, -1)
 				g.events.emit(EventAbandoned, about.key, r.took, r.err)
 			}
