@@ -108,9 +108,6 @@ func (j *job[T]) do() outcome[T] {
 	if q.trouble || q.unsure || q.losses >= maxLosses {
 		return j.loadAlone(Stamp{})
 	}
-	if !q.looked.IsZero() {
-		j.f.Waitable(true, q.looked) // others who come need not look: there is nothing to do but to wait
-	}
 	var w vigil
 	defer func() {
 		if took := w.end(); took > 0 {
@@ -126,7 +123,7 @@ func (j *job[T]) do() outcome[T] {
 		r := g.open(key, &el.Entry)
 		fr := servable(&el.Entry)
 		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
-			j.f.Waitable(true, now)
+			j.f.Waitable(true, now) // others who come need not look
 		}
 		switch {
 		case el.Role == RoleFresh && fr == Fresh:

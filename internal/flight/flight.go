@@ -51,7 +51,7 @@ type Ticket[R any] struct {
 
 // Join joins the flight of key, or starts one that executes run in a goroutine of its own. The caller
 // waits for what it needs in a select on Done and Early, and then calls Leave. It has looked at the given
-// time and seen that it has to wait; the zero time if it has not.
+// time and seen that all there is to do is to wait; the zero time if it has not.
 func (g *Group[R]) Join(key string, looked time.Time, run func(*Flight[R]) R) Ticket[R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,9 @@ func (g *Group[R]) Join(key string, looked time.Time, run func(*Flight[R]) R) Ti
 	starter := f == nil
 	var done <-chan singleflight.Result
 	if starter {
-		f, done = g.start(key, run)
+		if f, done = g.start(key, run); !looked.IsZero() {
+			f.wait(true, looked) // at once: the flight's own goroutine may take a while to begin
+		}
 	} else {
 		done = g.sf.DoChan(key, nil) // one is under way for as long as f is in m
 		f.saw(looked)
@@ -93,6 +95,11 @@ func (g *Group[R]) JoinLooked(key string, within time.Duration) (t Ticket[R], ok
 func (f *Flight[R]) Waitable(is bool, at time.Time) {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
+	f.wait(is, at)
+}
+
+// wait is called with g.mu held.
+func (f *Flight[R]) wait(is bool, at time.Time) {
 	if f.waitable != is {
 		f.waitable = is
 		if is {
