@@ -34,8 +34,8 @@ func (lk *Locker) Do(ctx context.Context, name string, ttl time.Duration, fn fun
 	}()
 	err = fn(held)
 	var lost *LostError
-	if !errors.As(context.Cause(held), &lost) {
-		return err
+	if context.Cause(ctx) != nil || !errors.As(context.Cause(held), &lost) {
+		return err // the loss of a lock that ctx stands for is its holder's
 	}
 	switch {
 	case err == nil:

@@ -5,15 +5,19 @@
 -- numbers; r, the server's run id at that time; t, the highest number that the server has accepted for any
 -- lock, or was given. A server whose run id is another has been restarted, and what it knows may be old: it
 -- has no marker.
+-- Who may not ask for it gets false, and so no numbers: nothing would tell him of a restart.
 local function run_id()
   local info = redis.pcall('INFO', 'server')
+  local err = type(info) == 'table' and info.err or ''
+  if string.find(err, 'NOPERM', 1, true) or string.find(err, "can't run", 1, true) then return false end
   return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
 end
 
 -- marked returns the epoch and the highest number, or false.
 local function marked(key)
   local m = redis.call('HMGET', key, 'e', 'r', 't')
-  if m[1] and m[2] == run_id() then return m[1], tonumber(m[3]) end
+  local id = run_id()
+  if m[1] and id and m[2] == id then return m[1], tonumber(m[3]) end
   return false
 end
 
