@@ -68,8 +68,7 @@ func (j *judge) loads() {
 	if top, _ := j.src.most(cold, j.began, j.broken); len(top) > 1 && machine.between(j.began, j.broken) < storeBudget/2 {
 		j.t.Errorf("before the trouble: %d loads of one pod: %s", len(top), j.when(top))
 	}
-	// Rates need a machine that keeps up: where it is late for a seventh of the time, budgets run out by chance.
-	if machine.between(j.began, j.end) > j.end.Sub(j.began)/7 {
+	if machine.busy(j.began, j.end) {
 		j.t.Logf("the machine was too busy to judge rates: late by %v in %v", machine.between(j.began, j.end), j.end.Sub(j.began))
 		return
 	}
