@@ -163,6 +163,11 @@ func (j *job[T]) do() outcome[T] {
 		case w.told || g.orphans.active(key, el.Lease):
 			return j.loadAlone(Stamp{})
 		case g.follow(&w, j.f, key, &el, q.since):
+			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
+				return out
+			} else if ok {
+				j.f.Tell(out) // the others have to look
+			}
 			continue
 		case g.life.quitting():
 			return gaveError[T](ErrClosed)
@@ -187,6 +192,22 @@ func found[T any](e *Entry, r Result[T], asked flight.Mark) outcome[T] {
 		out.err = ErrNotFound
 	}
 	return out
+}
+
+// delivered makes an outcome of an entry that came with the message that it was committed. What is known
+// of it is from the election before that.
+func (j *job[T]) delivered(w *vigil, asked flight.Mark, now time.Time, m mark) (out outcome[T], ok bool) {
+	e := w.stored
+	if e == nil {
+		return out, false
+	}
+	w.stored = nil
+	r := j.g.open(j.k.Key, e)
+	if servable(e) < Stale {
+		return out, false
+	}
+	j.g.local.put(j.k.Key, e, r.Value, now, m, stored)
+	return found(e, r, asked), true
 }
 
 // elect stands for election. Only the first election of a flight is on the callers' budget: later ones
