@@ -149,16 +149,20 @@ func rarely(ttl time.Duration) time.Duration {
 	return reloadEvery * min(max(ttl, time.Millisecond), maxTTL)
 }
 
-// gone forgets a copy of something that was stored and is not any more.
-func (c *copies[T]) gone(key string) {
+// gone forgets a copy of something that was stored and is not any more. It returns whether there is one left,
+// of something that never was.
+func (c *copies[T]) gone(key string) (has bool) {
 	if c == nil {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.lru.Peek(key); ok && !p.unstored {
+	p, has := c.lru.Peek(key)
+	if has && !p.unstored {
 		c.lru.Remove(key)
+		return false
 	}
+	return has
 }
 
 func (c *copies[T]) drop(key string) {

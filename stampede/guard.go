@@ -209,7 +209,7 @@ const lookEvery = 50 * time.Millisecond
 func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Result[T], error) {
 	has, drops := g.copies.begin(key)
 	if q.left == 0 { // the first step of the call
-		q.left = g.opts.StoreBudget
+		q.left, q.brief = g.opts.StoreBudget, has
 		if has {
 			q.left = g.opts.CopyBudget
 		}
@@ -228,8 +228,10 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Resu
 	r := g.open(key, &e)
 	if servable(&e) != Dead {
 		g.copies.put(key, &e, r.Value, begun, drops)
-	} else {
-		g.copies.gone(key) // a copy of what the store does not have any more, whoever removed it
+	} else if has = g.copies.gone(key); q.brief && !has {
+		// The copy is of what the store does not have any more, whoever removed it. Without it the call has
+		// the budget of who has none: else pods whose election comes too late would all load.
+		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
 	}
 	return e, r, nil
 }
