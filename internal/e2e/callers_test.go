@@ -14,7 +14,7 @@ import (
 	"github.com/herdgate/herdgate/stampede"
 )
 
-// The kinds of keys that the callers ask for. All but cold ones are loaded before the trouble begins.
+// The kinds of keys that the callers ask for. All but cold ones are loaded, and known to every pod, before the trouble begins.
 const (
 	hot     = "hot"     // fresh for longer than the test takes
 	stale   = "stale"   // goes stale all the time, and is served so
