@@ -100,7 +100,7 @@ func (c *callers) call(p *pod, kind, key string) called {
 	x := called{pod: p.name, kind: kind, key: key, begun: time.Now()}
 	x.result, x.err = p.guard.Fetch(context.Background(), key, c.src.loader(p.name, key))
 	x.ended = time.Now()
-	x.late = machine.between(x.begun, x.ended)
+	x.late = machine.late(x.begun, x.ended)
 	return x
 }
 

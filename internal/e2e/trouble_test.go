@@ -98,7 +98,7 @@ func (tr *trouble) run(t *testing.T) {
 	for _, l := range watches {
 		key, age := l.oldest()
 		oldest = max(oldest, age)
-		if age > leaseLength+250*time.Millisecond+3*machine.between(healed, end) && !machine.busy(healed, end) {
+		if age > leaseLength+250*time.Millisecond+3*machine.late(healed, end) && !machine.busy(healed, end) {
 			t.Errorf("the lease %q was there for %v", key, age)
 		}
 		l.stop()
