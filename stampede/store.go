@@ -84,7 +84,8 @@ type Store interface {
 
 	// Drops calls fn for each key of space that Delete, Set or Expire change, on any pod, until stop
 	// is called, and perhaps once more after that. fn must not block; it may be called on the goroutine
-	// of whoever changes the key. It is a hint and may miss some.
+	// of whoever changes the key. It is a hint and may miss some; when that may have happened, and the store
+	// notices, it calls fn with an empty key.
 	Drops(space string, fn func(key string)) (stop func())
 
 	// Health says whether the store answers, by asking it: for dashboards and alerts. It is not for

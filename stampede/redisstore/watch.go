@@ -83,7 +83,7 @@ type drops struct{ fn func(key string) }
 func (d *drops) Message(payload string) { d.fn(payload) }
 
 // Lost implements [subs.Listener].
-func (d *drops) Lost() {}
+func (d *drops) Lost() { d.fn("") }
 
 // idleWatch never tells anything: its key cannot be stored, or the Store is closed.
 type idleWatch struct {
