@@ -214,8 +214,8 @@ const lookEvery = 50 * time.Millisecond
 // with its Fault set, and is a miss.
 func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Result[T], error) {
 	if q.left == 0 { // the first step of the call
-		q.left = g.opts.StoreBudget
-		if g.local.has(key) {
+		q.left, q.brief = g.opts.StoreBudget, g.local.has(key)
+		if q.brief {
 			q.left = g.opts.CopyBudget
 		}
 	}
@@ -233,8 +233,12 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Resu
 	r := g.open(key, &e)
 	if servable(&e) != Dead {
 		g.local.put(key, &e, r.Value, begun, m, stored)
-	} else {
-		g.local.gone(key) // a copy of what the store does not have any more, whoever removed it
+		return e, r, nil
+	}
+	g.local.gone(key) // a copy of what the store does not have any more, whoever removed it
+	if q.brief && !g.local.has(key) {
+		// Then the call has the time of who has no copy: else the pods whose election comes too late would all load.
+		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
 	}
 	return e, r, nil
 }

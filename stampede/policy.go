@@ -82,8 +82,8 @@ type Options struct {
 	// the call, before it is done without. A store may allow a single step less: with redisstore no
 	// step takes longer than its Options.Timeout, whatever the budget. Default 250 ms, smallest 1 ms.
 	StoreBudget time.Duration
-	// CopyBudget is the same for callers for whom there is a copy in memory. Default 25 ms, smallest
-	// 1 ms.
+	// CopyBudget is the same for callers for whom there is a copy in memory; it is StoreBudget once the
+	// store has answered that it holds nothing any more. Default 25 ms, smallest 1 ms.
 	CopyBudget time.Duration
 	// Local configures the pod's memory tier. Stores that keep values as they are, like MemoryStore, need
 	// none; for them it has no effect.

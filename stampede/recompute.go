@@ -39,6 +39,7 @@ type ask[T any] struct {
 	trouble bool          // the store did not answer: do not ask it again
 	unsure  bool          // nor the commit of the load that was waited for: its lease may still be there
 	left    time.Duration // of the call's budget for steps of the store
+	brief   bool          // that is the one of who has a copy
 	looked  time.Time     // when the read that found nothing at all was begun
 	reason  Reason
 	seen    Stamp      // of the entry that is to be replaced
