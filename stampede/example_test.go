@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -319,4 +320,28 @@ func ExampleGuard_Refresh() {
 	r, _, _ := prices.Peek(ctx, "42")
 	fmt.Println(r.Value, err)
 	// Output: 1700 <nil>
+}
+
+// SetMode is a kill switch, for a handler that only operators can reach, say.
+func ExampleGuard_SetMode() {
+	prices, _ := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{Name: "price", Logger: slog.New(slog.DiscardHandler)})
+	ctx := context.Background()
+	_ = prices.Set(ctx, "42", -1) // something has gone wrong
+	load := func(context.Context) (int, error) { return 1900, nil }
+
+	var mode stampede.Mode
+	if err := mode.UnmarshalText([]byte("bypass")); err != nil { // from a form or a configuration
+		panic(err)
+	}
+	prices.SetMode(mode)
+	price, _ := prices.Get(ctx, "42", load) // from the source
+	fmt.Println(price)
+
+	_ = prices.Delete(ctx, "42") // in every mode
+	prices.SetMode(stampede.Normal)
+	price, _ = prices.Get(ctx, "42", load)
+	fmt.Println(price)
+	// Output:
+	// 1900
+	// 1900
 }

@@ -28,6 +28,7 @@ type Guard[T any] struct {
 	copies    *copies[T] // nil: none are kept
 	early     earlyRefresh
 	life      lifecycle
+	mode      mode[T]
 	events    events
 	trouble   quiet // what was last logged about background loads
 	strangers quiet // and about entries of another type
@@ -131,6 +132,9 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	if err := g.check(ctx, key, load); err != nil {
 		return Result[T]{}, err
 	}
+	if g.mode.now() == Bypass {
+		return g.bypass(ctx, key, load)
+	}
 	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
 	q := &c.q
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
@@ -182,7 +186,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		if q.since.IsZero() {
 			q.since = begun
 		}
-		t := c.join()
+		t := c.join(&g.flights)
 		r, again, err := c.wait(&t)
 		if !again {
 			return r, err
@@ -297,7 +301,7 @@ func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (out 
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.
 func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask[T]) {
-	if g.flights.Flying(key) || g.holds.active(key, q.seen) {
+	if g.mode.now() != Normal || g.flights.Flying(key) || g.holds.active(key, q.seen) {
 		return
 	}
 	q.left = g.opts.StoreBudget
@@ -326,6 +330,9 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 	if err := g.checkKey(ctx, key); err != nil {
 		return r, false, err
 	}
+	if g.mode.now() == Bypass {
+		return r, false, nil
+	}
 	e, r, err := g.read(ctx, key, &ask[T]{left: g.opts.StoreBudget})
 	switch {
 	case err != nil && over(ctx) != nil:
@@ -347,6 +354,9 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 func (g *Guard[T]) Set(ctx context.Context, key string, v T) error {
 	if err := g.checkKey(ctx, key); err != nil {
 		return err
+	}
+	if g.mode.now() != Normal {
+		return fmt.Errorf("%w: set %q", ErrReadOnly, key)
 	}
 	p := &g.opts.Policy
 	e := Entry{Type: g.typ, TTL: g.jittered(p.TTL), StaleFor: p.StaleFor, StaleIfError: p.StaleIfError}
@@ -438,7 +448,7 @@ func forWrite(ctx context.Context, keys int) (context.Context, context.CancelFun
 // failed within ErrorBackoff, or when the store does not answer.
 func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx context.Context) (T, error)) error {
 	l := loader[T]{plain: load}
-	if err := g.check(ctx, key, l); err != nil {
+	if err := g.check(ctx, key, l); err != nil || g.mode.now() != Normal {
 		return err
 	}
 	return g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
