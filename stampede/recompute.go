@@ -106,7 +106,10 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 // do elects, and then leads, follows or does without.
 func (j *job[T]) do() outcome[T] {
 	g, q, key := j.g, &j.q, j.k.Key
-	if q.trouble || q.unsure || q.losses >= maxLosses {
+	switch m := g.mode.now(); {
+	case m != Normal && !q.wait: // its value would not be stored
+		return outcome[T]{}
+	case m != Normal || q.trouble || q.unsure || q.losses >= maxLosses:
 		return j.loadAlone(Stamp{})
 	}
 	var w vigil
