@@ -78,10 +78,23 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 				get(t.Context(), a.Guard, "slow", slowly(2*time.Second, 1)).fails(t, stampede.ErrLoadTimeout, time.Second)
 				get(t.Context(), a.Guard, "over", never(t)).fails(t, stampede.ErrOverloaded, 0)
 				time.Sleep(2 * time.Second)
-				synctest.Wait()
+				b.SetMode(stampede.Bypass)
+				get(t.Context(), b.Guard, "k", value(1)).is(t, 1, 0)
+				b.SetMode(stampede.Normal)
+				early := &record{panics: panics}
+				o.Policy.Beta, o.Observer = 1000, early
+				c := newPod(t, store, o)
+				get(t.Context(), c.Guard, "early", slowly(100*time.Millisecond, 1)).is(t, 1, 100*time.Millisecond)
+				for range 40 {
+					time.Sleep(steady.TTL / 2)
+					get(t.Context(), c.Guard, "early", slowly(100*time.Millisecond, 1)).is(t, 1, 0)
+				}
 
 				rec.mu.Lock()
 				defer rec.mu.Unlock()
+				early.mu.Lock()
+				defer early.mu.Unlock()
+				rec.seen[stampede.EventShortTTL] = early.seen[stampede.EventShortTTL]
 				for k := stampede.EventHit; k < stampede.EventStoreDown; k++ {
 					if rec.seen[k] == 0 {
 						t.Errorf("no event %v", k)
@@ -100,6 +113,7 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 					stampede.EventRefused: s.Refused + z.Refused, stampede.EventNotStored: s.NotStored + z.NotStored,
 					stampede.EventBackOff: s.BackOffs + z.BackOffs, stampede.EventOverloaded: s.Overloaded + z.Overloaded,
 					stampede.EventBadEntry: s.BadEntries + z.BadEntries, stampede.EventTrouble: s.Trouble + z.Trouble,
+					stampede.EventBypass: s.Bypassed + z.Bypassed, stampede.EventShortTTL: c.Stats().ShortTTL,
 				} {
 					if int(n) != rec.seen[kind] {
 						t.Errorf("%v: %d counted, %d told", kind, n, rec.seen[kind])
