@@ -147,11 +147,12 @@ func TestUsualDurationOfLoadsIsSmoothed(t *testing.T) {
 			must(t, err)
 			return e.Took
 		}
+		const ms = time.Millisecond
 		for i, c := range []struct{ load, usual time.Duration }{
-			{400, 400}, {400, 400}, {800, 500}, {500, 500}, {100, 400}, {401, 400}, {410, 403},
+			{400 * ms, 400 * ms}, {400 * ms, 400 * ms}, {800 * ms, 500 * ms}, {500 * ms, 500 * ms}, {100 * ms, 400 * ms}, {401 * ms, 400 * ms}, {410 * ms, 403 * ms},
 		} {
-			if d := took(c.load * time.Millisecond); d != c.usual*time.Millisecond {
-				t.Errorf("%d: %v after a load of %vms, want %vms", i, d, int(c.load), int(c.usual))
+			if d := took(c.load); d != c.usual {
+				t.Errorf("%d: %v after a load of %v, want %v", i, d, c.load, c.usual)
 			}
 		}
 		// What was not loaded, or was there no more, has no part in it.
