@@ -27,6 +27,7 @@ type Guard[T any] struct {
 	orphans   holds  // leases of this pod that the store did not take back
 	local     *local // nil: there is none
 	early     earlyRefresh
+	short     shortTTL
 	life      lifecycle
 	mode      mode[T]
 	events    events

@@ -36,6 +36,11 @@ type Policy struct {
 	// Prevention", Vattani, Chierichetti and Lowenstein, VLDB 2015). Above 1 earlier, below 1 later.
 	// Never before half of TTL. Entries written by Set have no load duration and are not refreshed
 	// early. Default 1.
+	//
+	// In a fleet of n pods the first load starts about Beta times the load's usual duration times ln n
+	// before the end. Where that is mostly more than half of TTL, TTL is short for such loads: the source
+	// is asked twice as often as TTL says. The guard says so once, by EventShortTTL and to the Logger; a
+	// longer TTL or a smaller Beta helps. See docs/early-refresh.md.
 	Beta float64
 }
 

@@ -286,6 +286,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		return gaveError[T](err)
 	}
 	g.background(j.q.wait, nil)
+	j.learn(&el.Entry, &r.e)
 	out := loaded(r, err, loadBegan)
 	if r.said.dontStore || r.bad != nil {
 		if r.bad != nil {
