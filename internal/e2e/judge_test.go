@@ -66,8 +66,8 @@ func (j *judge) loads() {
 		j.t.Logf("the machine was too busy to judge rates: late by %v in %v", machine.between(j.began, j.end), j.end.Sub(j.began))
 		return
 	}
-	// Values that every pod has seen: as many loads as before, and one per key for chance.
-	normal := float64(j.src.count(stale, j.began, j.broken)) / j.broken.Sub(j.began).Seconds()
+	// Values that every pod has seen: twice as many loads as before, or as their TTL asks for, and one per key for chance.
+	normal := max(float64(j.src.count(stale, j.began, j.broken))/j.broken.Sub(j.began).Seconds(), keysOfAKind/staleTTL.Seconds())
 	for _, part := range []struct {
 		name     string
 		from, to time.Time
