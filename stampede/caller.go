@@ -28,10 +28,10 @@ func (c *caller[T]) missed() {
 	}
 }
 
-// join joins the flight of the key, or starts one.
-func (c *caller[T]) join() flight.Ticket[outcome[T]] {
+// join joins the flight of the key in a group, or starts one.
+func (c *caller[T]) join(flights *flight.Group[outcome[T]]) flight.Ticket[outcome[T]] {
 	g, ctx, key, load, q := c.g, c.ctx, c.key, c.load, c.q // so that c stays off the heap
-	return g.flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	return flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		if !g.life.enter() {
 			return gaveError[T](ErrClosed)
 		}

@@ -41,6 +41,9 @@ var (
 	// ErrTooLarge: an encoded value exceeds Options.MaxValueSize. Only Set returns it; a loaded value
 	// that is too large is served but not stored.
 	ErrTooLarge = errors.New("stampede: value too large")
+	// ErrReadOnly: the guard was switched to ReadOnly or Bypass. Only Set returns it; what was there
+	// before may still be served.
+	ErrReadOnly = errors.New("stampede: guard is read-only")
 )
 
 // Errors of stores.

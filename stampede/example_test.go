@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -357,4 +358,28 @@ func ExampleLocal() {
 	// 1900 local <nil>
 	// 1900 local <nil>
 	// 1900 load <nil>
+}
+
+// SetMode is a kill switch, for a handler that only operators can reach, say.
+func ExampleGuard_SetMode() {
+	prices, _ := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{Name: "price", Logger: slog.New(slog.DiscardHandler)})
+	ctx := context.Background()
+	_ = prices.Set(ctx, "42", -1) // something has gone wrong
+	load := func(context.Context) (int, error) { return 1900, nil }
+
+	var mode stampede.Mode
+	if err := mode.UnmarshalText([]byte("bypass")); err != nil { // from a form or a configuration
+		panic(err)
+	}
+	prices.SetMode(mode)
+	price, _ := prices.Get(ctx, "42", load) // from the source
+	fmt.Println(price)
+
+	_ = prices.Delete(ctx, "42") // in every mode
+	prices.SetMode(stampede.Normal)
+	price, _ = prices.Get(ctx, "42", load)
+	fmt.Println(price)
+	// Output:
+	// 1900
+	// 1900
 }

@@ -11,3 +11,9 @@ func (e *EarlyRefresh) Due(entry *Entry) bool { return e.x.due(entry) }
 
 // CheckMsgpack is what data has to pass before it is decoded.
 var CheckMsgpack = checkMsgpack
+
+// Encode is how values become bytes.
+func Encode(c Codec, v any) ([]byte, error) { return encode(c, v) }
+
+// Decode is the reverse of Encode.
+func Decode[T any](c Codec, data []byte) (T, error) { return decode[T](c, data) }

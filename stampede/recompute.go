@@ -106,7 +106,10 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 // do elects, and then leads, follows or does without.
 func (j *job[T]) do() outcome[T] {
 	g, q, key := j.g, &j.q, j.k.Key
-	if q.trouble || q.unsure || q.losses >= maxLosses {
+	switch m := g.mode.now(); {
+	case m != Normal && !q.wait: // its value would not be stored
+		return outcome[T]{}
+	case m != Normal || q.trouble || q.unsure || q.losses >= maxLosses:
 		return j.loadAlone(Stamp{})
 	}
 	var w vigil
@@ -164,6 +167,11 @@ func (j *job[T]) do() outcome[T] {
 		case w.told || g.orphans.active(key, el.Lease):
 			return j.loadAlone(Stamp{})
 		case g.follow(&w, j.f, key, &el, q.since):
+			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
+				return out
+			} else if ok {
+				j.f.Tell(out) // the others have to look
+			}
 			continue
 		case g.life.quitting():
 			return gaveError[T](ErrClosed)
@@ -188,6 +196,22 @@ func found[T any](e *Entry, r Result[T], asked flight.Mark) outcome[T] {
 		out.err = ErrNotFound
 	}
 	return out
+}
+
+// delivered makes an outcome of an entry that came with the message that it was committed. What is known
+// of it is from the election before that.
+func (j *job[T]) delivered(w *vigil, asked flight.Mark, now time.Time, m mark) (out outcome[T], ok bool) {
+	e := w.stored
+	if e == nil {
+		return out, false
+	}
+	w.stored = nil
+	r := j.g.open(j.k.Key, e)
+	if servable(e) < Stale {
+		return out, false
+	}
+	j.g.local.put(j.k.Key, e, r.Value, now, m, stored)
+	return found(e, r, asked), true
 }
 
 // elect stands for election. Only the first election of a flight is on the callers' budget: later ones

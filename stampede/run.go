@@ -86,6 +86,7 @@ func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], al
 // pack makes the entry that is to be stored, if there is one.
 func (g *Guard[T]) pack(r *run[T]) {
 	r.said = r.about.finish()
+	r.said.dontStore = r.said.dontStore || g.mode.now() != Normal
 	p := &g.opts.Policy
 	switch {
 	case r.err == nil:
