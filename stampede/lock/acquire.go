@@ -154,6 +154,9 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 	}
 }
 
+// apart is how far those are spread, at most, who ask when a lease ends.
+const apart = 20 * time.Millisecond
+
 // nextPause is how long to wait for a sign before asking again without one.
 func (a *acquiring) nextPause(holder *Lock, told bool) time.Duration {
 	if holder != nil {
@@ -169,7 +172,7 @@ func (a *acquiring) nextPause(holder *Lock, told bool) time.Duration {
 		a.pause = min(longest, shortest+rand.N(max(3*a.pause-shortest, shortest)+1))
 	}
 	if a.left > 0 { // who holds it may have died
-		return min(a.pause, a.left+rand.N(shortest+1))
+		return min(a.pause, a.left+rand.N(min(shortest, apart)))
 	}
 	return a.pause
 }

@@ -59,8 +59,8 @@ func (l *Lock) Validity() time.Duration {
 // it is unknown whether it was extended, the lock is held for as long as before, and Extend may be tried
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if ttl < MinLease {
-		return about(l.Name(), fmt.Errorf("%w: a lease of %v: it must be at least %v", ErrMisuse, ttl, MinLease))
+	if err := checkLease(ttl); err != nil {
+		return about(l.Name(), err)
 	}
 	if err := ctx.Err(); err != nil {
 		return about(l.Name(), ended(ctx))

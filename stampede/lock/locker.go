@@ -145,8 +145,8 @@ func (lk *Locker) check(ctx context.Context, name string, ttl time.Duration) err
 		return fmt.Errorf("%w: the Locker was not made by New", ErrMisuse)
 	case lk.closed.Load():
 		return ErrClosed
-	case ttl < MinLease:
-		return about(name, fmt.Errorf("%w: a lease of %v: it must be at least %v", ErrMisuse, ttl, MinLease))
+	case checkLease(ttl) != nil:
+		return about(name, checkLease(ttl))
 	case holds(ctx, lk, name):
 		return about(name, fmt.Errorf("%w: ctx is that of a holder of this lock, who would wait for itself", ErrMisuse))
 	}

@@ -153,7 +153,7 @@ func replied(reply any, err error) (s share, _ error) {
 	case string:
 		s.stamp = r
 	case int64:
-		s.left = max(time.Duration(r)*time.Millisecond, 0)
+		s.left = millis(r)
 		return s, nil
 	case []any:
 		if len(r) == 3 {
