@@ -14,6 +14,11 @@ import (
 // reason HoldLimit, once the lock was held for Options.MaxHold. The end of ctx ends the child, but not the
 // renewals: the holder may need the lock to tidy up.
 func (l *Lock) Keep(ctx context.Context) (held context.Context, stop func()) {
+	if !l.valid() {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(errNotAcquired)
+		return ctx, func() {}
+	}
 	k := &keeper{l: l}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, heldKey{}, &holding{l, holder(ctx)}))
 	k.cancel = cancel

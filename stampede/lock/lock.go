@@ -10,7 +10,8 @@ import (
 	"github.com/herdgate/herdgate/internal/leases"
 )
 
-// Lock is a lock that was acquired. It may be used, and released, on any goroutine.
+// Lock is a lock that was acquired. It may be used, and released, on any goroutine. Nil, and one that was not
+// made by a [Locker], is a lock that is not held: what can fail does so with ErrMisuse.
 type Lock struct {
 	lk       *Locker
 	keys     *keys
@@ -30,22 +31,45 @@ type Lock struct {
 	keepers  []*keeper
 }
 
+// valid says whether l was acquired, ever.
+func (l *Lock) valid() bool { return l != nil && l.lk != nil }
+
+var errNotAcquired = fmt.Errorf("%w: the Lock was not made by a Locker", ErrMisuse)
+
 // Name returns the lock's name.
-func (l *Lock) Name() string { return l.keys.name }
+func (l *Lock) Name() string {
+	if !l.valid() {
+		return ""
+	}
+	return l.keys.name
+}
 
 // Token returns what this acquisition is known by, in hexadecimal: random, and never used twice.
-func (l *Lock) Token() string { return hex.EncodeToString([]byte(l.token)) }
+func (l *Lock) Token() string {
+	if !l.valid() {
+		return ""
+	}
+	return hex.EncodeToString([]byte(l.token))
+}
 
 // Fence returns the fencing number of this acquisition: higher than that of any acquisition of the same
 // lock that had returned before this one was asked for. Hand it to the resource that the lock protects,
 // which must refuse what carries a lower number than it has seen: see [SetFenced] and docs/locks.md. It is 0
 // only for a lock on several servers without Options.Fences.
-func (l *Lock) Fence() uint64 { return l.fence }
+func (l *Lock) Fence() uint64 {
+	if !l.valid() {
+		return 0
+	}
+	return l.fence
+}
 
 // Validity returns for how much longer the holder may count on the lock, by its own monotonic clock, if
 // nothing happens: 0 or less when it is over. That is no promise: while a process is paused, between the look
 // at the clock and what is done next, any time can pass. Where that matters, let the resource check Fence.
 func (l *Lock) Validity() time.Duration {
+	if !l.valid() {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.released || l.lost != nil {
@@ -59,16 +83,18 @@ func (l *Lock) Validity() time.Duration {
 // it is unknown whether it was extended, the lock is held for as long as before, and Extend may be tried
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if err := checkLease(ttl); err != nil {
-		return about(l.Name(), err)
+	switch {
+	case !l.valid():
+		return errNotAcquired
+	case ctx == nil:
+		return about(l.Name(), errNilCtx)
+	case checkLease(ttl) != nil:
+		return about(l.Name(), checkLease(ttl))
 	}
 	if err := ctx.Err(); err != nil {
 		return about(l.Name(), ended(ctx))
 	}
-	if err := l.extend(ctx, ttl, l.lk.timeoutFor(ttl)); err != nil {
-		return err
-	}
-	return nil
+	return l.extend(ctx, ttl, l.lk.timeoutFor(ttl))
 }
 
 // over is the error of a lock that is lost or released. The caller holds mu.
@@ -150,6 +176,9 @@ func (l *Lock) lose(why Reason, cause error) error {
 // answer, Release returns ErrUnavailable and goes on trying in the background until the lease is over. ErrLost
 // means that the lock was not held any more. Only the first call does anything; further ones return nil.
 func (l *Lock) Release(context.Context) error {
+	if !l.valid() {
+		return errNotAcquired
+	}
 	l.mu.Lock()
 	if l.released {
 		l.mu.Unlock()

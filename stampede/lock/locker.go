@@ -16,7 +16,8 @@ import (
 )
 
 // Locker makes locks. It is safe for concurrent use. Use New to make one, and one for a process: those of
-// a process who wait for a lock then wait in line, and only the first of them asks Redis.
+// a process who wait for a lock then wait in line, and only the first of them asks Redis. The methods of a nil
+// or zero Locker fail with ErrMisuse.
 type Locker struct {
 	opt    Options
 	nodes  []*node
@@ -100,10 +101,14 @@ const (
 // with their leases, and the ctx of those that are kept ends with reason Closed. So release first. The
 // clients given to New stay open.
 func (lk *Locker) Close() error {
+	if !lk.valid() {
+		return errNoLocker
+	}
 	lk.mu.Lock()
 	was := lk.closed.Swap(true)
 	lk.mu.Unlock()
 	if was {
+		lk.wg.Wait()
 		return nil
 	}
 	lk.cancel()
@@ -138,11 +143,21 @@ func (lk *Locker) keysOf(name string) (*keys, error) {
 	return &keys{name, all[0], all[1], all[2]}, nil
 }
 
+// valid says whether lk was made by New.
+func (lk *Locker) valid() bool { return lk != nil && len(lk.nodes) > 0 }
+
+var (
+	errNoLocker = fmt.Errorf("%w: the Locker was not made by New", ErrMisuse)
+	errNilCtx   = fmt.Errorf("%w: ctx is nil", ErrMisuse)
+)
+
 // check says what is wrong with a call.
 func (lk *Locker) check(ctx context.Context, name string, ttl time.Duration) error {
 	switch {
-	case lk == nil || lk.nodes == nil:
-		return fmt.Errorf("%w: the Locker was not made by New", ErrMisuse)
+	case !lk.valid():
+		return errNoLocker
+	case ctx == nil:
+		return about(name, errNilCtx)
 	case lk.closed.Load():
 		return ErrClosed
 	case checkLease(ttl) != nil:

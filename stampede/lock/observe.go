@@ -99,6 +99,9 @@ func (ev *events) tell(e Event) {
 
 // Stats returns the counts so far.
 func (lk *Locker) Stats() Stats {
+	if lk == nil {
+		return Stats{}
+	}
 	n := func(k EventKind) uint64 { return lk.events.counts[k].Load() }
 	return Stats{
 		Acquired: n(EventAcquired), Held: n(EventHeld), GivenUp: n(EventGivenUp),
