@@ -40,8 +40,8 @@ func (lk *Locker) tryFenced(ctx context.Context, l *Lock) (*Lock, time.Duration,
 	var left time.Duration
 	var err error
 	for range rounds {
-		var won []share
-		won, left, err = l.gather(ctx, func(s share) bool { return s.epoch != "" })
+		var won []vote
+		won, left, err = l.gather(ctx, func(s vote) bool { return s.epoch != "" })
 		if err == nil {
 			l.fence, err = l.agree(ctx, won)
 		}
@@ -68,7 +68,7 @@ func (lk *Locker) tryFenced(ctx context.Context, l *Lock) (*Lock, time.Duration,
 // agree has a number accepted by all of these servers, a majority, and then makes sure that all of them knew
 // it at the same time: else one of them might have forgotten it again before the last one knew it, and be
 // given its numbers anew by servers that did not know it yet.
-func (l *Lock) agree(ctx context.Context, with []share) (uint64, error) {
+func (l *Lock) agree(ctx context.Context, with []vote) (uint64, error) {
 	highest := uint64(0)
 	for _, s := range with {
 		highest = max(highest, s.known)
@@ -78,7 +78,7 @@ func (l *Lock) agree(ctx context.Context, with []share) (uint64, error) {
 		if number > maxFence {
 			return 0, fmt.Errorf("%w: the numbers are used up", ErrNoFences)
 		}
-		known, err := together(ctx, l, with, func(ctx context.Context, n *node, s share) (string, error) {
+		known, err := together(ctx, l, with, func(ctx context.Context, n *node, s vote) (string, error) {
 			return acceptScript.Run(ctx, n.rdb, []string{l.keys.lock, l.keys.fence, l.lk.marker()},
 				s.stamp, s.epoch, digits(number), numberKept.Milliseconds()).Text()
 		})
@@ -101,7 +101,7 @@ func (l *Lock) agree(ctx context.Context, with []share) (uint64, error) {
 			l.lk.events.emit(Event{Kind: EventFenceAgain, Lock: l.Name()})
 			continue
 		}
-		remembered, err := together(ctx, l, with, func(ctx context.Context, n *node, s share) (int, error) {
+		remembered, err := together(ctx, l, with, func(ctx context.Context, n *node, s vote) (int, error) {
 			return confirmScript.Run(ctx, n.rdb, []string{l.keys.fence, l.lk.marker()}, s.epoch, digits(number)).Int()
 		})
 		if err != nil {
@@ -118,7 +118,7 @@ func (l *Lock) agree(ctx context.Context, with []share) (uint64, error) {
 }
 
 // together asks the servers of all shares at the same time, and returns all answers, or an error.
-func together[T any](ctx context.Context, l *Lock, shares []share, op func(context.Context, *node, share) (T, error)) ([]T, error) {
+func together[T any](ctx context.Context, l *Lock, shares []vote, op func(context.Context, *node, vote) (T, error)) ([]T, error) {
 	type answer struct {
 		v   T
 		err error

@@ -116,6 +116,7 @@ func TestRedlockFencesDoNotTrustAnOldSnapshot(t *testing.T) {
 	must(t, a.SeedFences(ctx, 0))
 	r := &rising{t: t}
 	redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
+	redistest.Eventually(t, patient, func() bool { return m.shares(t) == 0 }) // else they come back with the snapshot
 	for _, rdb := range m.direct[:3] {
 		must(t, rdb.Save(ctx).Err())
 	}

@@ -98,8 +98,8 @@ const (
 )
 
 // Close ends what runs in the background and the connections. Locks that are held are not released: they end
-// with their leases, and the ctx of those that are kept ends with reason Closed. So release first. The
-// clients given to New stay open.
+// with their leases, and the ctx of those that are kept ends with reason Closed. So release first. After Close
+// the Observer is not called any more. The clients given to New stay open.
 func (lk *Locker) Close() error {
 	if !lk.valid() {
 		return errNoLocker
@@ -107,16 +107,15 @@ func (lk *Locker) Close() error {
 	lk.mu.Lock()
 	was := lk.closed.Swap(true)
 	lk.mu.Unlock()
-	if was {
-		lk.wg.Wait()
-		return nil
-	}
-	lk.cancel()
 	var errs []error
-	for _, n := range lk.nodes {
-		errs = append(errs, n.rdb.Close())
+	if !was {
+		lk.cancel()
+		for _, n := range lk.nodes {
+			errs = append(errs, n.rdb.Close())
+		}
 	}
 	lk.wg.Wait()
+	lk.events.end()
 	return errors.Join(errs...)
 }
 
@@ -129,6 +128,26 @@ func (lk *Locker) spawn(f func()) bool {
 	}
 	lk.wg.Go(f)
 	return true
+}
+
+// whenClosed runs f in the background when the Locker is closed, unless stop is called before. Close waits for it.
+func (lk *Locker) whenClosed(f func()) (stop func()) {
+	done := func() {}
+	lk.mu.Lock()
+	if !lk.closed.Load() {
+		lk.wg.Add(1)
+		done = lk.wg.Done
+	}
+	lk.mu.Unlock()
+	stopped := context.AfterFunc(lk.ctx, func() {
+		defer done()
+		f()
+	})
+	return func() {
+		if stopped() {
+			done()
+		}
+	}
 }
 
 // keys are what a lock is called in Redis.

@@ -38,10 +38,12 @@ func (lk *Locker) try(ctx context.Context, k *keys, ttl time.Duration) (*Lock, t
 		lk.events.emit(Event{Kind: EventHeld, Lock: k.name})
 		return nil, g.left, about(k.name, ErrNotAcquired)
 	}
-	l := &Lock{lk: lk, keys: k, token: token, ttl: ttl, fence: g.fence, acquired: begun}
-	l.one[0] = g.stamp
-	l.stamps = l.one[:]
-	l.held, l.deadline = begun, begun.Add(ttl-drift(ttl))
+	l := &Lock{
+		lk: lk, keys: k, token: token, ttl: ttl, fence: g.fence, acquired: begun,
+		held: begun, deadline: begun.Add(ttl - drift(ttl)), latest: begun.Add(lk.opt.Timeout + ttl),
+	}
+	l.one[0].stamp = g.stamp
+	l.shares = l.one[:]
 	if !time.Now().Before(l.deadline) {
 		// The answer took as long as the lease.
 		lk.giveBack(n, k, token, begun.Add(2*ttl))
