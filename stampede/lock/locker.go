@@ -26,6 +26,8 @@ type Locker struct {
 	lines  lines
 	events events
 
+	identities identities // with several servers
+
 	ctx    context.Context // ends with the Locker
 	cancel context.CancelFunc
 	closed atomic.Bool
@@ -40,7 +42,9 @@ type Locker struct {
 // redis.NewFailoverClient, or a *redis.ClusterClient. With more than one client, the locks are Redlocks on
 // these servers, which must be independent masters (no replicas of one another, no cluster), odd in number,
 // three or more. Options may be nil. All that is wrong with the arguments is in the error; that no server
-// answers is no error.
+// answers is no error. That two clients reach the same server, in two databases or under two names, New may not see:
+// then acquiring fails with ErrMisuse, and no lock is granted on the strength of one server alone. It is told by the
+// servers' run ids, for which the right to run INFO is needed.
 //
 // The Locker makes clients of its own from the options of those given, with its own time limits, and leaves
 // the given ones alone. A client made by redis.NewFailoverClient must stay open until the Locker is closed:
@@ -59,9 +63,9 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 	seen := map[string]int{}
 	for i, rdb := range clients {
 		if c, ok := rdb.(*redis.Client); ok && c != nil {
-			addr := fmt.Sprintf("%s %d", c.Options().Addr, c.Options().DB)
-			if first, twice := seen[addr]; twice && c.Options().Addr != sentinelAddr {
-				errs = append(errs, fmt.Errorf("%w: clients %d and %d are of one server, %s", ErrMisuse, first, i, c.Options().Addr))
+			addr := c.Options().Addr
+			if first, twice := seen[addr]; twice && addr != sentinelAddr {
+				errs = append(errs, fmt.Errorf("%w: clients %d and %d are of one server, %s", ErrMisuse, first, i, addr))
 			}
 			seen[addr] = i
 		}
@@ -83,6 +87,7 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 		return nil, err
 	}
 	lk.lines.all = map[string]*line{}
+	lk.identities.known = make([]string, len(lk.nodes))
 	lk.ctx, lk.cancel = context.WithCancel(context.Background())
 	if len(lk.nodes) == 1 {
 		lk.hub = subs.New(subs.Config{Ctx: lk.ctx, Redis: lk.nodes[0].rdb, Spawn: lk.spawn, Lost: func(error) {}})
@@ -151,7 +156,10 @@ func (lk *Locker) whenClosed(f func()) (stop func()) {
 }
 
 // keys are what a lock is called in Redis.
-type keys struct{ name, lock, fence, channel string }
+type keys struct {
+	name, lock, fence, channel string
+	plain                      bool // without a fencing number, whatever the options say
+}
 
 func (lk *Locker) keysOf(name string) (*keys, error) {
 	n, err := keyname.Of(lk.opt.Name, name)
@@ -159,7 +167,7 @@ func (lk *Locker) keysOf(name string) (*keys, error) {
 		return nil, fmt.Errorf("%w: %w", ErrMisuse, err)
 	}
 	all := n.Names(kindLock, kindFence, kindChannel)
-	return &keys{name, all[0], all[1], all[2]}, nil
+	return &keys{name: name, lock: all[0], fence: all[1], channel: all[2]}, nil
 }
 
 // valid says whether lk was made by New.

@@ -16,6 +16,7 @@ func TestNilAndZeroLockersAndLocksSayMisuse(t *testing.T) {
 		only(t, second(lk.TryAcquire(ctx, "job", time.Minute)), lock.ErrMisuse)
 		only(t, second(lk.Acquire(ctx, "job", time.Minute)), lock.ErrMisuse)
 		only(t, lk.Do(ctx, "job", time.Minute, func(context.Context) error { return nil }), lock.ErrMisuse)
+		only(t, lk.InitFences(ctx), lock.ErrMisuse)
 		only(t, lk.SeedFences(ctx, 1), lock.ErrMisuse)
 		only(t, lk.Close(), lock.ErrMisuse)
 		if s := lk.Stats(); s != (lock.Stats{}) {

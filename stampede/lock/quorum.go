@@ -27,12 +27,15 @@ func (lk *Locker) tryAll(ctx context.Context, k *keys, ttl time.Duration) (*Lock
 	if err := ctx.Err(); err != nil {
 		return nil, 0, about(k.name, ended(ctx))
 	}
+	if err := lk.identify(ctx); err != nil {
+		return nil, 0, about(k.name, err)
+	}
 	begun := time.Now()
 	l := &Lock{
 		lk: lk, keys: k, token: newToken(), ttl: ttl, acquired: begun, shares: make([]share, len(lk.nodes)),
 		held: begun, deadline: begun.Add(ttl - drift(ttl)),
 	}
-	if lk.opt.Fences {
+	if l.fenced() {
 		return lk.tryFenced(ctx, l)
 	}
 	_, left, err := l.gather(ctx, func(vote) bool { return true })
@@ -45,6 +48,9 @@ func (lk *Locker) tryAll(ctx context.Context, k *keys, ttl time.Duration) (*Lock
 	}
 	return l, 0, nil
 }
+
+// fenced says whether the lock of several servers has a fencing number.
+func (l *Lock) fenced() bool { return l.lk.opt.Fences && !l.keys.plain }
 
 // inTime says whether a lock that was granted can still be counted on.
 func (l *Lock) inTime() error {
@@ -74,6 +80,8 @@ func (l *Lock) gather(ctx context.Context, counts func(vote) bool) (won []vote, 
 			return nil, 0, ended(ctx)
 		}
 		switch {
+		case errors.Is(s.err, ErrMisuse):
+			return nil, 0, s.err
 		case s.err != nil:
 			errs = append(errs, s.err)
 			lost++
@@ -115,10 +123,13 @@ func tooFew(answered, of int, errs []error) error {
 // who may have what it wants before that.
 func (l *Lock) ask(n *node, ttl time.Duration) vote {
 	lk, k, timeout := l.lk, l.keys, l.lk.timeoutFor(l.ttl)
+	if err := n.identify(); err != nil {
+		return vote{i: n.i, err: err}
+	}
 	l.asking(ttl, timeout)
 	asked := time.Now()
 	v, err := ask(context.Background(), n, k.name, timeout, func(ctx context.Context) (vote, error) {
-		if lk.opt.Fences {
+		if l.fenced() {
 			return l.joinFenced(ctx, n, ttl)
 		}
 		return replied(joinScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, l.token, leases.Millis(ttl)}).Result())
@@ -134,7 +145,7 @@ func (l *Lock) ask(n *node, ttl time.Duration) vote {
 	}
 	unwanted, latest := l.released || l.lost != nil, l.latest
 	l.mu.Unlock()
-	if lk.opt.Fences && v.stamp != "" && v.epoch == "" {
+	if l.fenced() && v.stamp != "" && v.epoch == "" {
 		lk.reseedSoon()
 	}
 	if unwanted && (v.stamp != "" || unknown(err)) {
@@ -173,12 +184,17 @@ func replied(reply any, err error) (s vote, _ error) {
 
 // abandon gives back what was granted, on all servers, whatever they have answered. Nobody waits for that.
 func (l *Lock) abandon() {
-	l.mu.Lock()
-	l.released = true
-	l.mu.Unlock()
+	l.discard()
 	for _, n := range l.lk.nodes {
 		l.lk.spawn(func() { _, _ = l.releaseOn(n) })
 	}
+}
+
+// discard makes l one that nobody wants: what is granted from now on is given back.
+func (l *Lock) discard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.released = true
 }
 
 // releaseOn releases by token: what the stamp is may not be known yet. It reports whether it was held, and
