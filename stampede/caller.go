@@ -136,15 +136,25 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
+	s, err := c.sitAlone()
+	if err != nil {
+		g.life.leave()
+		if c.q.alt != nil && c.ctx.Err() == nil {
+			return c.ifError(), false, nil
+		}
+		return Result[T]{}, false, err
+	}
 	m := g.local.begin(c.key)
 	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}}, true)
 	if !ok {
+		g.leaveSeat(s)
 		g.life.leave()
 		return Result[T]{}, false, ErrOverloaded
 	}
 	done := make(chan outcome[T], 1)
 	go func() {
 		defer g.life.leave()
+		defer g.leaveSeat(s)
 		done <- g.unleased(r, true, everyone, m)
 	}()
 	select {

@@ -21,7 +21,7 @@ var (
 	// ErrLeaseLost is the cause of a loader's ctx whose lease now belongs to another pod. Callers
 	// never get it.
 	ErrLeaseLost = errors.New("stampede: lease lost to another pod")
-	// ErrOverloaded: as many loaders as Options.MaxAbandoned allows go on after they were given up.
+	// ErrOverloaded: no load was started, because of Options.MaxLoads, FleetLoads or MaxAbandoned.
 	ErrOverloaded = errors.New("stampede: too many loads")
 	// ErrReentrant: a loader asked for the key that it is loading. It is noticed only through the
 	// loader's own ctx: a loader that asks with another ctx waits until LoadTimeout.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -382,4 +383,34 @@ func ExampleGuard_SetMode() {
 	// Output:
 	// 1900
 	// 1900
+}
+
+// With FleetLoads the source never has more loads to bear than it can take, whatever has become of the cache.
+func ExampleOptions_fleetLoads() {
+	prices, err := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{
+		Name:       "price",
+		FleetLoads: 2, // what the database can take
+	})
+	if err != nil {
+		panic(err)
+	}
+	var running, most, count atomic.Int32
+	price := prices.Getter(func(context.Context, string) (int, error) {
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer running.Add(-1)
+		return int(1900 + count.Add(1)), nil
+	})
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			if _, err := price.Get(context.Background(), fmt.Sprint(i)); err != nil {
+				panic(err)
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Println(count.Load(), "loads,", most.Load() <= 2)
+	// Output: 20 loads, true
 }

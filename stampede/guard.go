@@ -29,6 +29,7 @@ type Guard[T any] struct {
 	early     earlyRefresh
 	short     shortTTL
 	life      lifecycle
+	seats     chan struct{} // taken by loads; nil: they need none
 	mode      mode[T]
 	events    events
 	trouble   quiet // what was last logged about background loads
@@ -64,6 +65,9 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	if o.MaxLoads > 0 {
+		g.seats = make(chan struct{}, o.MaxLoads)
 	}
 	g.events.name, g.events.obs = o.Name, o.Observer
 	g.life.onClose(store.Drops(g.space, g.dropped))
@@ -146,6 +150,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	q := &c.q
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
 		c.missed()
+		q.since = time.Now()
 		if r, again, err := c.wait(&t); !again {
 			return r, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/herdgate/herdgate/internal/flight"
 )
@@ -103,7 +104,7 @@ func (g *Guard[T]) bypass(ctx context.Context, key string, load loader[T]) (Resu
 	if isLoading(ctx, g.place, key) { // by itself: leave no flight behind
 		return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
 	}
-	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true, trouble: true}}
+	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true, trouble: true, since: time.Now()}}
 	for {
 		t := c.join(&g.mode.flights)
 		r, again, err := c.wait(&t)

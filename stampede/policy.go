@@ -83,6 +83,19 @@ type Options struct {
 	// negative: no bound.
 	MaxAbandoned int
 
+	// MaxLoads bounds the loads of this guard that run at a time in this pod, also while the store does not
+	// answer. Over it, stale values are served and not loaded behind; callers with nothing to be served wait
+	// for their turn, and for what another pod may store meanwhile, for up to WaitTimeout, then get
+	// ErrOverloaded. A loader that was given up counts for MaxAbandoned, not here. Default, and negative: no
+	// bound.
+	MaxLoads int
+	// FleetLoads bounds in the same way the loads that run at a time in all pods together. It costs each
+	// load two requests to the store, and more when it is near its bound. All pods should have the same. A
+	// pod that died keeps its part for one Lease. It does not hold while the store does not answer, nor
+	// for loads that callers run for themselves, after Load.DoNotShare, say. Default, and negative: no
+	// bound.
+	FleetLoads int
+
 	// StoreBudget is how long the store may keep a caller of Get or Fetch waiting, over all steps of
 	// the call, before it is done without. A store may allow a single step less: with redisstore no
 	// step takes longer than its Options.Timeout, whatever the budget. Default 250 ms, smallest 1 ms.
@@ -195,6 +208,8 @@ func (o Options) withDefaults() Options {
 	o.WaitTimeout = or(o.WaitTimeout, o.LoadTimeout)
 	o.Lease = or(o.Lease, time.Second)
 	o.MaxAbandoned = or(o.MaxAbandoned, 64)
+	o.MaxLoads = or(o.MaxLoads, 0)
+	o.FleetLoads = or(o.FleetLoads, 0)
 	o.StoreBudget = or(o.StoreBudget, 250*time.Millisecond)
 	o.CopyBudget = or(o.CopyBudget, 25*time.Millisecond)
 	o.Local.TTL = or(o.Local.TTL, 0)

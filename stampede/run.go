@@ -225,9 +225,18 @@ func withLoading(ctx context.Context, at place, key string, done <-chan struct{}
 // isLoading says whether ctx is part of a load of this key that goes on: to wait for it would be to
 // wait for oneself.
 func isLoading(ctx context.Context, at place, key string) bool {
+	return isPart(ctx, func(l *link) bool { return l.key == key && l.place == at })
+}
+
+// partOfLoad says whether ctx is part of a load of any key of the guard.
+func partOfLoad(ctx context.Context, at place) bool {
+	return isPart(ctx, func(l *link) bool { return l.place == at })
+}
+
+func isPart(ctx context.Context, of func(*link) bool) bool {
 	l, _ := ctx.Value(linkKey{}).(*link)
 	for ; l != nil; l = l.up {
-		if l.key != key || l.place != at {
+		if !of(l) {
 			continue
 		}
 		select {
