@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/herdgate/herdgate/bench/internal/contender"
 	"github.com/herdgate/herdgate/bench/internal/measure"
 )
 
@@ -28,9 +29,9 @@ type runner interface {
 func (p *pod) kill() error  { return errors.New("fleet: a pod in this process cannot be killed") }
 func (p *pod) close() error { return p.cache.Close() }
 
-// Open starts one pod for each spec. With procs each is a process; then the program that calls Open must call
-// Main first thing. Pods are warmed one after another, so that what one has loaded the next one finds.
-func Open(ctx context.Context, specs []Spec, source *measure.Source, procs bool) (*Fleet, error) {
+// Open starts one pod of c for each spec. With procs each is a process; then c must be one of contender.All, and
+// the program that calls Open must call Main first thing. Pods are warmed one after another, so that what one has loaded the next one finds.
+func Open(ctx context.Context, c contender.Contender, specs []Spec, source *measure.Source, procs bool) (*Fleet, error) {
 	f := &Fleet{source: source, procs: procs, served: func() error { return nil }}
 	url := ""
 	if procs {
@@ -43,9 +44,9 @@ func Open(ctx context.Context, specs []Spec, source *measure.Source, procs bool)
 		var p runner
 		var err error
 		if procs {
-			p, err = spawn(ctx, i, spec, url)
+			p, err = spawn(ctx, c, i, spec, url)
 		} else {
-			p, err = openHere(ctx, i, spec, source)
+			p, err = openHere(ctx, c, i, spec, source)
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -55,8 +56,8 @@ func Open(ctx context.Context, specs []Spec, source *measure.Source, procs bool)
 	return f, nil
 }
 
-func openHere(ctx context.Context, i int, spec Spec, source *measure.Source) (runner, error) {
-	p, err := open(ctx, i, spec, source.Load)
+func openHere(ctx context.Context, c contender.Contender, i int, spec Spec, source *measure.Source) (runner, error) {
+	p, err := open(ctx, c, i, spec, source.Load)
 	if p == nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 
 // Spec says what a pod is and what it is asked.
 type Spec struct {
-	Contender string
 	contender.Params
 	Redis    string // address
 	Prefix   string // of keys
@@ -70,6 +69,7 @@ type loader func(ctx context.Context, pod int, key string, size int) ([]byte, er
 // pod is a pod in this process.
 type pod struct {
 	number int
+	name   string
 	spec   Spec
 	cache  contender.Cache
 	wire   measure.Wire
@@ -81,30 +81,25 @@ type call struct{ loaded atomic.Bool }
 
 type callKey struct{}
 
-func open(ctx context.Context, number int, spec Spec, load loader) (*pod, error) {
-	all := contender.All()
-	i := slices.IndexFunc(all, func(c contender.Contender) bool { return c.Name == spec.Contender })
-	if i < 0 {
-		return nil, fmt.Errorf("fleet: no contender %q", spec.Contender)
-	}
+func open(ctx context.Context, c contender.Contender, number int, spec Spec, load loader) (*pod, error) {
 	if spec.Value == 0 {
 		spec.Value = measure.ValueSize
 	}
-	p := &pod{number: number, spec: spec}
+	p := &pod{number: number, spec: spec, name: c.Name}
 	var err error
-	p.cache, err = all[i].Open(&contender.Env{
+	p.cache, err = c.Open(&contender.Env{
 		Params: spec.Params,
 		Addr:   spec.Redis,
 		Dial:   p.wire.Dial,
 		Load: func(ctx context.Context, key string) ([]byte, error) {
-			if c, ok := ctx.Value(callKey{}).(*call); ok {
-				c.loaded.Store(true)
+			if by, ok := ctx.Value(callKey{}).(*call); ok {
+				by.loaded.Store(true)
 			}
 			return load(ctx, number, key, spec.Value)
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("fleet: opening %s: %w", spec.Contender, err)
+		return nil, fmt.Errorf("fleet: opening %s: %w", c.Name, err)
 	}
 	return p, p.warm(ctx)
 }
@@ -134,7 +129,7 @@ func (p *pod) warm(ctx context.Context) error {
 	}
 	wg.Wait()
 	if err := failed.Load(); err != nil {
-		return fmt.Errorf("fleet: warming %s: %w", p.spec.Contender, *err)
+		return fmt.Errorf("fleet: warming %s: %w", p.name, *err)
 	}
 	return nil
 }

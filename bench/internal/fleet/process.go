@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/herdgate/herdgate/bench/internal/contender"
 	"github.com/herdgate/herdgate/bench/internal/measure"
 )
 
@@ -31,9 +33,10 @@ var errLost = errors.New("fleet: the pod is gone")
 
 // order is what a pod's process is told first.
 type order struct {
-	Pod    int
-	Spec   Spec
-	Source string
+	Contender string
+	Pod       int
+	Spec      Spec
+	Source    string
 }
 
 // answer is what a pod's process tells: once when it is open, once when it has run.
@@ -63,7 +66,12 @@ func podMain(in io.Reader, out io.Writer) error {
 	if err := orders.Decode(&o); err != nil {
 		return err
 	}
-	p, err := open(ctx, o.Pod, o.Spec, remoteLoader(o.Source))
+	all := contender.All()
+	i := slices.IndexFunc(all, func(c contender.Contender) bool { return c.Name == o.Contender })
+	if i < 0 {
+		return fmt.Errorf("there is no contender %q", o.Contender)
+	}
+	p, err := open(ctx, all[i], o.Pod, o.Spec, remoteLoader(o.Source))
 	if err := answers.Encode(answer{Err: errText(err)}); err != nil || p == nil {
 		return err
 	}
@@ -106,7 +114,7 @@ type process struct {
 	answers *gob.Decoder
 }
 
-func spawn(ctx context.Context, number int, spec Spec, source string) (runner, error) {
+func spawn(ctx context.Context, c contender.Contender, number int, spec Spec, source string) (runner, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -126,7 +134,7 @@ func spawn(ctx context.Context, number int, spec Spec, source string) (runner, e
 		return nil, err
 	}
 	p := &process{cmd, stdin, gob.NewEncoder(stdin), gob.NewDecoder(bufio.NewReader(stdout))}
-	err = p.orders.Encode(order{number, spec, source})
+	err = p.orders.Encode(order{c.Name, number, spec, source})
 	if err == nil {
 		_, err = p.answer()
 	}

@@ -113,13 +113,19 @@ func (s *Source) waiting(n int) {
 	s.long = max(s.long, s.queue)
 }
 
+// pacers are for loads to sleep with.
+var pacers sync.Pool
+
 // sleep looks at ctx every few milliseconds.
 func sleep(ctx context.Context, d time.Duration) error {
-	p, err := NewPacer()
-	if err != nil {
-		return err
+	p, _ := pacers.Get().(*Pacer)
+	if p == nil {
+		var err error
+		if p, err = NewPacer(); err != nil {
+			return err
+		}
 	}
-	defer p.Close()
+	defer pacers.Put(p)
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
 		if left <= 0 {
@@ -128,7 +134,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p.Sleep(min(left, 20*time.Millisecond))
+		p.Sleep(min(left, 25*time.Millisecond))
 	}
 }
 

@@ -31,6 +31,8 @@ type Workload struct {
 	Title   string   `json:"title"`
 	About   string   `json:"about"`
 	Columns []Column `json:"columns"`
+	// OverTime shows the run of each contender over time.
+	OverTime bool `json:"over_time,omitempty"`
 }
 
 // Column is a number that a workload measures.
@@ -40,6 +42,8 @@ type Column struct {
 	Unit   string `json:"unit,omitempty"` // "ms", "µs", "ns", "%", "/s"
 	Limit  string `json:"limit,omitempty"`
 	Digits int    `json:"digits"`
+	// Chart is the caption of the bars that show the column; "": no bars.
+	Chart string `json:"chart,omitempty"`
 	// RatioTo names the contender whose value of Of this column is a multiple of, within each repeat.
 	RatioTo string `json:"ratio_to,omitempty"`
 	Of      string `json:"of,omitempty"`

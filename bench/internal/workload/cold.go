@@ -20,7 +20,7 @@ var cold = Workload{
 		Columns: append([]report.Column{
 			{Key: "per_round", Title: "loads", Digits: 2, Limit: "1"},
 			{Key: "most", Title: "at once", Limit: "1"},
-			{Key: "beyond", Title: "slowest, beyond the load", Unit: "ms", Digits: 1, Limit: "0"},
+			{Key: "beyond", Title: "slowest, beyond the load", Unit: "ms", Digits: 1, Limit: "0", Chart: "Wait of the slowest caller beyond the load, ms."},
 			{Key: "beyond_max", Title: "worst round", Unit: "ms", Digits: 1, Limit: "0"},
 			{Key: "beyond_p50", Title: "median caller, beyond", Unit: "ms", Digits: 1, Limit: "0"},
 			{Key: "requests_round", Title: "requests per pod", Digits: 1},
@@ -46,10 +46,9 @@ type coldSetup struct{ pods, callers, rounds, value int }
 
 func runCold(ctx context.Context, rig *Rig, c contender.Contender, s coldSetup) (report.Result, error) {
 	const load = 200 * time.Millisecond
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods: s.pods,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: time.Minute, StaleFor: time.Minute, LoadTimeout: 3 * time.Second, Entries: s.rounds},
 			Arrivals:    measure.Arrivals{Burst: s.callers, Every: coldEvery, For: time.Duration(s.rounds) * coldEvery},
 			Value:       s.value,

@@ -14,12 +14,13 @@ import (
 
 var crash = Workload{
 	Workload: report.Workload{
-		Name:  "crash",
-		Title: "The leader dies",
+		Name:     "crash",
+		Title:    "The leader dies",
+		OverTime: true,
 		About: "A missing key, 4 pods, each a process, 50 calls a second to each; a load takes 1 s and may take 3 s. The process that loads is killed (SIGKILL) 300 ms into its load. Those contenders take " +
 			"part that mean to load once in the fleet. Calls are those of the pods that live.",
 		Columns: append([]report.Column{
-			{Key: "next", Title: "next load after the death", Unit: "ms", Limit: "0"},
+			{Key: "next", Title: "next load after the death", Unit: "ms", Limit: "0", Chart: "Time to the next load after the death, ms."},
 			{Key: "after", Title: "loads until the value is there", Digits: 1, Limit: "1"},
 			{Key: "served", Title: "first answer after the death", Unit: "ms", Limit: "1000"},
 		}, columns("max", "errors")...),
@@ -49,11 +50,10 @@ func runCrash(ctx context.Context, rig *Rig, c contender.Contender) (report.Resu
 	}}
 	var killed time.Time
 	var victim int
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods:  4,
 		procs: true,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: time.Minute, StaleFor: time.Minute, LoadTimeout: 3 * time.Second},
 			Arrivals:    measure.Arrivals{Rate: 50, For: 5 * time.Second},
 			CallTimeout: 10 * time.Second,

@@ -40,10 +40,9 @@ var early = Workload{
 }
 
 func runEarly(ctx context.Context, rig *Rig, c contender.Contender, ttl, load, length time.Duration) (report.Result, error) {
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods: 50,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: ttl, LoadTimeout: 3 * time.Second},
 			Arrivals:    measure.Arrivals{Rate: 20, For: length},
 			Warm:        1,

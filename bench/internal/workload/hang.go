@@ -46,10 +46,9 @@ func runHang(ctx context.Context, rig *Rig, c contender.Contender) (report.Resul
 		at.Store(&l)
 		return true
 	}}
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods: 4,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: time.Minute, StaleFor: time.Minute, LoadTimeout: time.Second},
 			Arrivals:    measure.Arrivals{Rate: 50, For: length},
 			CallTimeout: timeout,

@@ -29,6 +29,7 @@ var redisHit = Workload{
 			{Key: "p50", Title: "p50", Unit: "µs", Digits: 0},
 			{Key: "p99", Title: "p99", Unit: "µs", Digits: 0},
 			{Key: "cpu", Title: "CPU per call", Unit: "µs", Digits: 1},
+			{Key: "vs_cpu", Title: "CPU of raw GET", Digits: 2, RatioTo: rawName, Of: "cpu"},
 			{Key: "redis_cpu", Title: "Redis CPU per call", Unit: "µs", Digits: 2},
 			{Key: "requests", Title: "requests per call", Digits: 2},
 			{Key: "writes", Title: "writes per call", Digits: 2},

@@ -13,8 +13,9 @@ import (
 
 var outage = Workload{
 	Workload: report.Workload{
-		Name:  "outage",
-		Title: "Redis stopped for 3 s",
+		Name:     "outage",
+		Title:    "Redis stopped for 3 s",
+		OverTime: true,
 		About: "4 pods, 100 calls a second to each, Zipf over 100 keys that every pod has seen, TTL 1 s, stale for 1 s, a load takes 20 ms; calls have a deadline of 5 s. redis-server is stopped (SIGSTOP) for 3 s, " +
 			"with the clients in their default settings and with time limits of 100 ms. Well again: when the last call was due that failed or took more than 50 ms, after Redis went on.",
 		Columns: append([]report.Column{
@@ -52,10 +53,9 @@ func runOutage(ctx context.Context, rig *Rig, c contender.Contender, limit time.
 		return report.Result{}, ErrNotHere
 	}
 	var stopped, back time.Duration
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods: 4,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: time.Second, StaleFor: time.Second, LoadTimeout: 3 * time.Second, Entries: keys, ClientTimeout: limit},
 			Arrivals:    measure.Arrivals{Rate: 100, For: before + gone + after, Keys: keys, Zipf: 1.01},
 			Warm:        keys,

@@ -13,8 +13,9 @@ import (
 
 var restart = Workload{
 	Workload: report.Workload{
-		Name:  "restart",
-		Title: "Redis comes back empty",
+		Name:     "restart",
+		Title:    "Redis comes back empty",
+		OverTime: true,
 		About: "4 pods, 375 calls a second to each, Zipf over 1,000 keys, TTL 10 s, stale for 10 s. A load takes 20 ms, and the source works on 10 at once: 500 a second, the rest queue. Calls have a deadline " +
 			"of 1 s. redis-server is killed and started again, empty. Healthy again: from when on 99 of 100 calls in each quarter of a second were answered within 100 ms.",
 		Columns: append([]report.Column{
@@ -43,10 +44,9 @@ func runRestart(ctx context.Context, rig *Rig, c contender.Contender, after time
 	}
 	var gone, back time.Duration
 	length := before + after
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods: 4,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: 10 * time.Second, StaleFor: 10 * time.Second, LoadTimeout: 3 * time.Second, Entries: keys},
 			Arrivals:    measure.Arrivals{Rate: 375, For: length, Keys: keys, Zipf: 1.01},
 			Warm:        keys,

@@ -12,15 +12,16 @@ import (
 
 var storm = Workload{
 	Workload: report.Workload{
-		Name:  "storm",
-		Title: "Expiry storm",
+		Name:     "storm",
+		Title:    "Expiry storm",
+		OverTime: true,
 		About: "One key that all pods want and that expires again and again: 8 pods, TTL 1 s, stale for 1 s, a load takes 100 ms. Calls come independently of " +
 			"their answers, 320 a second to each pod, so that 32 callers of each pod come while it is loaded. An expiry is a time at which somebody loads; " +
 			"loads over ideal compares with a cache that loads once, when TTL has passed.",
 		Columns: append([]report.Column{
-			{Key: "per_expiry", Title: "loads per expiry", Digits: 2, Limit: "1"},
+			{Key: "per_expiry", Title: "loads per expiry", Digits: 2, Limit: "1", Chart: "Loads per expiry."},
 			{Key: "over_ideal", Title: "loads over ideal", Digits: 2, Limit: "1"},
-		}, columns("most", "p50", "p99", "p999", "max", "within5", "age", "requests", "writes", "scripted", "cpu", "redis_cpu", "errors")...),
+		}, columns("most", "p50", "p99", "p999", "max", "within5", "age", "requests", "writes", "scripted", "cpu", "redis_cpu", "late_p99", "errors")...),
 	},
 	For: func(c contender.Contender) bool {
 		return inRedis(c) && c.Name != xfetchName || c.Name == rawName || c.Kind == contender.Memory && c.Name != "herdgate-memory"
@@ -48,10 +49,9 @@ type stormSetup struct {
 
 func runStorm(ctx context.Context, rig *Rig, c contender.Contender, s stormSetup) (report.Result, error) {
 	const ttl, load = time.Second, 100 * time.Millisecond
-	m, err := rig.run(ctx, setup{
+	m, err := rig.run(ctx, c, setup{
 		pods: s.pods,
 		spec: fleet.Spec{
-			Contender:   c.Name,
 			Params:      contender.Params{TTL: ttl, StaleFor: ttl, LoadTimeout: 3 * time.Second},
 			Arrivals:    measure.Arrivals{Rate: float64(s.callers) / load.Seconds(), For: s.length},
 			Warm:        1,

@@ -113,7 +113,7 @@ type measured struct {
 }
 
 // run opens a fleet, lets it make its calls and measures.
-func (r *Rig) run(ctx context.Context, s setup) (m measured, err error) {
+func (r *Rig) run(ctx context.Context, c contender.Contender, s setup) (m measured, err error) {
 	if err := r.clean(ctx); err != nil {
 		return m, err
 	}
@@ -126,7 +126,7 @@ func (r *Rig) run(ctx context.Context, s setup) (m measured, err error) {
 		specs = append(specs, spec)
 		m.arrivals = append(m.arrivals, spec.Arrivals)
 	}
-	f, err := fleet.Open(ctx, specs, s.source, r.Procs || s.procs)
+	f, err := fleet.Open(ctx, c, specs, s.source, r.Procs || s.procs)
 	if err != nil {
 		return m, err
 	}
@@ -305,6 +305,7 @@ var shared = map[string]report.Column{
 	"writes":    {Title: "writes per call", Digits: 3},
 	"scripted":  {Title: "in scripts per call", Digits: 3},
 	"cpu":       {Title: "CPU per call", Unit: "µs", Digits: 1},
+	"late_p99":  {Title: "made late, p99", Unit: "ms", Digits: 1, Limit: "0"},
 	"redis_cpu": {Title: "Redis CPU per call", Unit: "µs", Digits: 1},
 }
 
