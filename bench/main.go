@@ -190,7 +190,7 @@ func newPlan(cfg *config) (*plan, error) {
 func (p *plan) add(w *workload.Workload, cfg *config) {
 	var taking []contender.Contender
 	for _, c := range p.contenders {
-		if w.For(c) {
+		if w.TakesPart(c, cfg.quick && cfg.contenders == "") {
 			taking = append(taking, c)
 		}
 	}

@@ -29,9 +29,9 @@ var cold = Workload{
 	},
 	For: func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
 	Variants: func(quick bool) []Variant {
-		rounds, repeats := 12, 3
+		rounds, repeats := 8, 3
 		if quick {
-			rounds, repeats = 4, 1
+			rounds, repeats = 2, 1
 		}
 		return []Variant{{Name: "8 pods x 64", Repeats: repeats, Takes: time.Duration(rounds)*coldEvery + 300*time.Millisecond, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 			return runCold(ctx, rig, c, coldSetup{pods: 8, callers: 64, rounds: rounds})

@@ -25,7 +25,8 @@ var crash = Workload{
 			{Key: "served", Title: "first answer after the death", Unit: "ms", Limit: "1000"},
 		}, columns("max", "errors")...),
 	},
-	For: func(c contender.Contender) bool { return c.Kind == contender.Elected },
+	For:   func(c contender.Contender) bool { return c.Kind == contender.Elected },
+	Quick: []string{"redislock", "herdgate"},
 	Variants: func(quick bool) []Variant {
 		repeats := 3
 		if quick {

@@ -27,10 +27,11 @@ var early = Workload{
 	For: func(c contender.Contender) bool {
 		return slices.Contains([]string{"none", xfetchName, "setnx-poll", "redislock", "sturdyc+redis", "rueidis-placeholder", "herdgate"}, c.Name)
 	},
+	Quick: []string{xfetchName, "herdgate"},
 	Variants: func(quick bool) []Variant {
-		scale, repeats, cycles := time.Duration(10), 2, time.Duration(5)
+		scale, repeats, cycles := time.Duration(10), 2, time.Duration(4)
 		if quick {
-			scale, repeats, cycles = 20, 1, 3
+			scale, repeats, cycles = 20, 1, 2
 		}
 		length := 20500 * time.Millisecond / scale * cycles
 		return []Variant{{Name: "50 workers", Repeats: repeats, Takes: length + time.Second, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {

@@ -25,13 +25,14 @@ var hang = Workload{
 			{Key: "others", Title: "other pods", Unit: "%", Limit: "100"},
 		}, columns("loads")...),
 	},
-	For: func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	Quick: []string{"singleflight", "herdgate"},
 	Variants: func(quick bool) []Variant {
 		repeats := 2
 		if quick {
 			repeats = 1
 		}
-		return []Variant{{Name: "4 pods", Repeats: repeats, Takes: 5 * time.Second, Run: runHang}}
+		return []Variant{{Name: "4 pods", Repeats: repeats, Takes: 4200 * time.Millisecond, Run: runHang}}
 	},
 }
 

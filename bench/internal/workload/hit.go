@@ -38,12 +38,12 @@ var redisHit = Workload{
 	},
 	For: func(c contender.Contender) bool { return c.Kind != contender.Memory && c.Name != xfetchName },
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, keys := 700*time.Millisecond, 5, []int{1000, 1}
+		length, repeats, keys, pars := 500*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
 		if quick {
-			length, repeats, keys = 150*time.Millisecond, 1, []int{1000}
+			length, repeats, keys, pars = 150*time.Millisecond, 1, []int{1000}, []int{1, 128}
 		}
 		for _, keys := range keys {
-			for _, par := range []int{1, 16, 128} {
+			for _, par := range pars {
 				list = append(list, hitVariant(length, repeats, par, keys, false))
 			}
 		}
@@ -69,7 +69,7 @@ var memoryHit = Workload{
 		return c.Kind == contender.Memory || c.Name == "go-redis/cache+local"
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, pars := 300*time.Millisecond, 5, []int{1, 2, 16, 256}
+		length, repeats, pars := 300*time.Millisecond, 4, []int{1, 2, 16, 256}
 		if quick {
 			length, repeats, pars = 100*time.Millisecond, 1, []int{1, 256}
 		}

@@ -26,20 +26,21 @@ var outage = Workload{
 			{Key: "well", Title: "well again after", Unit: "ms", Limit: "0"},
 		}, columns("errors")...),
 	},
-	For: func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	Quick: []string{"singleflight", "herdgate"},
 	Variants: func(quick bool) (list []Variant) {
-		repeats := 2
-		if quick {
-			repeats = 1
-		}
 		for _, v := range []struct {
-			name  string
-			limit time.Duration
-		}{{"default clients", 0}, {"time limits of 100 ms", 100 * time.Millisecond}} {
-			if quick && v.limit != 0 {
-				continue
+			name    string
+			limit   time.Duration
+			repeats int
+		}{{"default clients", 0, 2}, {"time limits of 100 ms", 100 * time.Millisecond, 1}} {
+			if quick {
+				if v.limit != 0 {
+					continue
+				}
+				v.repeats = 1
 			}
-			list = append(list, Variant{Name: v.name, Repeats: repeats, Takes: 9 * time.Second, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+			list = append(list, Variant{Name: v.name, Repeats: v.repeats, Takes: 8500 * time.Millisecond, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 				return runOutage(ctx, rig, c, v.limit)
 			}})
 		}

@@ -25,13 +25,14 @@ var restart = Workload{
 			{Key: "asked", Title: "keys asked for"},
 		}, columns("p99", "max", "errors")...),
 	},
-	For: func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	Quick: []string{"singleflight", "herdgate"},
 	Variants: func(quick bool) []Variant {
-		after, repeats := 6*time.Second, 2
+		after, repeats := 4*time.Second, 2
 		if quick {
 			after, repeats = 3*time.Second, 1
 		}
-		return []Variant{{Name: "4 pods", Repeats: repeats, Takes: after + 5*time.Second, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+		return []Variant{{Name: "4 pods", Repeats: repeats, Takes: after + 4500*time.Millisecond, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 			return runRestart(ctx, rig, c, after)
 		}}}
 	},

@@ -27,9 +27,9 @@ var storm = Workload{
 		return inRedis(c) && c.Name != xfetchName || c.Name == rawName || c.Kind == contender.Memory && c.Name != "herdgate-memory"
 	},
 	Variants: func(quick bool) []Variant {
-		length, repeats := 8500*time.Millisecond, 3
+		length, repeats := 6400*time.Millisecond, 3
 		if quick {
-			length, repeats = 3400*time.Millisecond, 1
+			length, repeats = 2300*time.Millisecond, 1
 		}
 		return []Variant{{Name: "8 pods x 32", Repeats: repeats, Takes: length + 300*time.Millisecond, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 			return runStorm(ctx, rig, c, stormSetup{pods: 8, callers: 32, length: length})

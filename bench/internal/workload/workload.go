@@ -27,6 +27,8 @@ type Workload struct {
 	report.Workload
 	// For says whether a contender takes part.
 	For func(c contender.Contender) bool
+	// Quick names those that take part in a quick run. Nil: all.
+	Quick []string
 	// Variants lists what is run, fewer and shorter when quick.
 	Variants func(quick bool) []Variant
 }
@@ -39,6 +41,11 @@ type Variant struct {
 	// Takes is about how long one run of one contender takes.
 	Takes time.Duration
 	Run   func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error)
+}
+
+// TakesPart says whether a contender takes part, in a quick run or in a whole one.
+func (w *Workload) TakesPart(c contender.Contender, quick bool) bool {
+	return w.For(c) && (!quick || w.Quick == nil || slices.Contains(w.Quick, c.Name))
 }
 
 // All returns every workload, in the order in which they are run.

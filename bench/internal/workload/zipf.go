@@ -21,9 +21,10 @@ var zipf = Workload{
 			{Key: "at_once", Title: "at once", Unit: "%", Digits: 1},
 		}, columns("p50", "p99", "p999", "age", "requests", "writes", "scripted", "cpu", "redis_cpu", "late_p99", "errors")...),
 	},
-	For: func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	Quick: []string{"singleflight", "redislock", "herdgate"},
 	Variants: func(quick bool) []Variant {
-		length, repeats := 10*time.Second, 2
+		length, repeats := 6*time.Second, 2
 		if quick {
 			length, repeats = 3*time.Second, 1
 		}
