@@ -62,8 +62,9 @@ func main() {
 	var cfg config
 	_ = cfg.flags().Parse(os.Args[1:]) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := start(ctx, &cfg, os.Stdout, os.Stderr); err != nil {
+	err := start(ctx, &cfg, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -38,8 +38,9 @@ func lockAndPoll(ctx context.Context, p *plain, key string) ([]byte, error) {
 		case err != nil:
 			return p.Load(ctx, key)
 		case mine:
-			defer deleteIfMine.Run(ctx, p.rdb, []string{lock}, token)
-			return p.fill(ctx, key)
+			v, err := p.fill(ctx, key)
+			_ = deleteIfMine.Run(ctx, p.rdb, []string{lock}, token).Err()
+			return v, err
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err

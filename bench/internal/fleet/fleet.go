@@ -135,5 +135,5 @@ func (f *Fleet) Close() error {
 	case <-time.After(10 * time.Second):
 		return errors.New("fleet: pods did not close within 10s")
 	}
-	return errors.Join(append(errs, f.served())...)
+	return errors.Join(errors.Join(errs...), f.served())
 }

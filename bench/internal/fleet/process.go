@@ -174,7 +174,7 @@ func (p *process) close() error {
 
 // serve offers a source to other processes.
 func serve(s *measure.Source) (addr string, closer func() error, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}

@@ -67,7 +67,7 @@ func (s Server) Minus(before Server) Server {
 func (s Server) Scripted(sent Sent) int64 {
 	total := int64(0)
 	for name, n := range s.Commands {
-		if name != "info" {
+		if !setUp[name] {
 			total += n - sent.Commands[name]
 		}
 	}

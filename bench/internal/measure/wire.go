@@ -188,13 +188,12 @@ func (c *counts) command(name []byte) {
 	*n++
 	wasGet := c.lastGet
 	c.lastGet = string(name) == "get"
-	switch string(name) {
-	case "hello", "auth", "client", "select", "ping", "command", "info", "multi", "exec":
-	case "pttl":
-		if !wasGet {
-			c.requests++
-		}
-	default:
+	if !setUp[string(name)] && (string(name) != "pttl" || !wasGet) {
 		c.requests++
 	}
+}
+
+// setUp are the commands that set up a connection, look after it, or frame others.
+var setUp = map[string]bool{
+	"hello": true, "auth": true, "client": true, "select": true, "ping": true, "command": true, "info": true, "multi": true, "exec": true,
 }

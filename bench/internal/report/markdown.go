@@ -59,7 +59,7 @@ func writeTable(w io.Writer, t table) {
 
 func (r *Run) about() []string {
 	lines := []string{
-		fmt.Sprintf("Measured %s with `%s`", r.Time.Format("2006-01-02 15:04 MST"), r.Command),
+		fmt.Sprintf("Measured %s with %#q", r.Time.Format("2006-01-02 15:04 MST"), r.Command),
 		fmt.Sprintf("%s, %d cores, %s, %s, Redis %s on loopback", r.CPU, r.Cores, r.OS, r.Go, r.Redis),
 	}
 	if r.Unfinished != "" {

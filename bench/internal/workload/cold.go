@@ -27,9 +27,10 @@ var cold = Workload{
 			{Key: "scripted_round", Title: "in scripts per pod", Digits: 1},
 		}, columns("cpu", "redis_cpu", "errors")...),
 	},
-	For: func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	Quick: []string{"none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate"},
 	Variants: func(quick bool) []Variant {
-		rounds, repeats := 8, 3
+		rounds, repeats := 6, 3
 		if quick {
 			rounds, repeats = 2, 1
 		}

@@ -29,13 +29,15 @@ var early = Workload{
 	},
 	Quick: []string{xfetchName, "herdgate"},
 	Variants: func(quick bool) []Variant {
-		scale, repeats, cycles := time.Duration(10), 2, time.Duration(4)
+		scale, repeats, cycles := 10, 2, 4
 		if quick {
 			scale, repeats, cycles = 20, 1, 2
 		}
-		length := 20500 * time.Millisecond / scale * cycles
+		scaled := func(d time.Duration) time.Duration { return d / time.Duration(scale) }
+		ttl, load := scaled(20*time.Second), scaled(500*time.Millisecond)
+		length := time.Duration(cycles * int(ttl+load))
 		return []Variant{{Name: "50 workers", Repeats: repeats, Takes: length + time.Second, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
-			return runEarly(ctx, rig, c, 20*time.Second/scale, 500*time.Millisecond/scale, length)
+			return runEarly(ctx, rig, c, ttl, load, length)
 		}}}
 	},
 }

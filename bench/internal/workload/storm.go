@@ -26,6 +26,7 @@ var storm = Workload{
 	For: func(c contender.Contender) bool {
 		return inRedis(c) && c.Name != xfetchName || c.Name == rawName || c.Kind == contender.Memory && c.Name != "herdgate-memory"
 	},
+	Quick: []string{rawName, "none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate"},
 	Variants: func(quick bool) []Variant {
 		length, repeats := 6400*time.Millisecond, 3
 		if quick {

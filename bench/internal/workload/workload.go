@@ -264,15 +264,6 @@ func (m *measured) loadsBetween(from, to time.Duration) (n int) {
 	return n
 }
 
-// loadsOf returns the loads of each key.
-func (m *measured) loadsOf() map[string][]measure.Load {
-	of := make(map[string][]measure.Load)
-	for _, l := range m.Loads {
-		of[l.Key] = append(of[l.Key], l)
-	}
-	return of
-}
-
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/herdgate/herdgate/bench/internal/contender"
@@ -21,8 +22,10 @@ var zipf = Workload{
 			{Key: "at_once", Title: "at once", Unit: "%", Digits: 1},
 		}, columns("p50", "p99", "p999", "age", "requests", "writes", "scripted", "cpu", "redis_cpu", "late_p99", "errors")...),
 	},
-	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
-	Quick: []string{"singleflight", "redislock", "herdgate"},
+	For: func(c contender.Contender) bool {
+		return inRedis(c) && !slices.Contains([]string{"setnx-poll", "redsync", "go-redis/cache+local", xfetchName}, c.Name)
+	},
+	Quick: []string{"singleflight", "herdgate"},
 	Variants: func(quick bool) []Variant {
 		length, repeats := 6*time.Second, 2
 		if quick {
