@@ -136,6 +136,7 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
+	m := g.local.begin(c.key)
 	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}}, true)
 	if !ok {
 		g.life.leave()
@@ -144,7 +145,7 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	done := make(chan outcome[T], 1)
 	go func() {
 		defer g.life.leave()
-		done <- g.unleased(r, true, everyone, 0)
+		done <- g.unleased(r, true, everyone, m)
 	}()
 	select {
 	case out := <-done:

@@ -109,7 +109,7 @@ var defaults = map[string]func(t *testing.T, p pod){
 		p.net.Hang()
 		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 250*time.Millisecond)
 	},
-	"CopyBudget and Copies": func(t *testing.T, p pod) {
+	"CopyBudget and Local": func(t *testing.T, p pod) {
 		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
 		p.net.Hang()
 		get(t.Context(), p.Guard, "k", never(t)).is(t, 1, 25*time.Millisecond)

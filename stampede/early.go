@@ -3,6 +3,7 @@ package stampede
 import (
 	"hash/maphash"
 	"math"
+	"time"
 )
 
 // earlyRefresh decides when a load starts before an entry goes stale. The theory (XFetch, see
@@ -19,19 +20,16 @@ func newEarlyRefresh(beta float64) earlyRefresh {
 	return earlyRefresh{beta, maphash.MakeSeed()}
 }
 
-// due says whether to load a fresh entry now. Never before half of its TTL.
+// due says whether to load a fresh entry now.
 func (x *earlyRefresh) due(e *Entry) bool {
-	if x.beta == 0 || e.Took <= 0 {
-		return false
-	}
-	left := e.FreshFor()
-	if left > e.TTL/2 {
-		return false
-	}
-	return float64(left) < x.gap(e)
+	return e.FreshFor() <= x.gap(e)
 }
 
-func (x *earlyRefresh) gap(e *Entry) float64 {
+// gap is how long before the end of its TTL an entry is loaded anew. Never before half of it.
+func (x *earlyRefresh) gap(e *Entry) time.Duration {
+	if x.beta == 0 || e.Took <= 0 {
+		return 0
+	}
 	u := (float64(maphash.Bytes(x.seed, e.Stamp[:])>>11) + 1) / (1 << 53)
-	return -math.Log(u) * x.beta * float64(e.Took)
+	return time.Duration(min(-math.Log(u)*x.beta*float64(e.Took), float64(e.TTL/2)))
 }

@@ -320,3 +320,41 @@ func ExampleGuard_Refresh() {
 	fmt.Println(r.Value, err)
 	// Output: 1700 <nil>
 }
+
+// With Local.TTL a pod serves what it has read lately from its memory, without asking the store. A Delete
+// on any pod ends that.
+func ExampleLocal() {
+	addr, stop := startRedis()
+	defer stop()
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	store, err := redisstore.New(rdb, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	prices, err := stampede.New[int](store, &stampede.Options{
+		Name:   "price",
+		Policy: stampede.Policy{TTL: time.Minute},
+		Local:  stampede.Local{TTL: 2 * time.Second},
+	})
+	if err != nil {
+		panic(err)
+	}
+	price := prices.Getter(func(context.Context, string) (int, error) { return 1900, nil })
+	for range 3 {
+		r, err := price.Fetch(ctx, "42")
+		fmt.Println(r.Value, r.From, err)
+	}
+	if err := prices.Delete(ctx, "42"); err != nil {
+		panic(err)
+	}
+	r, err := price.Fetch(ctx, "42")
+	fmt.Println(r.Value, r.From, err)
+	// Output:
+	// 1900 load <nil>
+	// 1900 local <nil>
+	// 1900 local <nil>
+	// 1900 load <nil>
+}

@@ -17,6 +17,7 @@ type vigil struct {
 	poll     time.Duration
 	followed []Stamp // leases of the loads that it waited for
 	told     bool    // one of them ended without a stored value
+	stored   *Entry  // what the last one stored, if that was told
 }
 
 // Polling, for as long as the store does not confirm that it will tell: from minPoll up to maxPoll, at
@@ -32,6 +33,9 @@ const (
 // It subscribes first, and returns as soon as that is confirmed: the election after that sees what has
 // happened until then, and whatever happens later is told. Only then it sleeps for as long as the lease
 // has left.
+//
+// What was committed may come with the message. It was committed after the election that found its lease
+// held, and so vouches for whoever came before that election was sent.
 func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el *Election, since time.Time) (again bool) {
 	if w.watch == nil {
 		w.watch, w.begun, w.poll = g.store.Watch(Key{g.space, key}), time.Now(), minPoll
@@ -59,6 +63,9 @@ func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el
 		w.stands = ready
 	case c := <-w.watch.C():
 		w.told = w.told || slices.Contains(w.followed, c.Unstored)
+		if c.Stored != nil && c.Stored.Stamp == el.Lease {
+			w.stored = c.Stored
+		}
 	case <-timer.C:
 	case <-g.life.quit:
 		return false

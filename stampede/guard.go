@@ -24,8 +24,8 @@ type Guard[T any] struct {
 
 	flights   flight.Group[outcome[T]]
 	holds     holds
-	orphans   holds      // leases of this pod that the store did not take back
-	copies    *copies[T] // nil: none are kept
+	orphans   holds     // leases of this pod that the store did not take back
+	local     *local[T] // nil: there is none
 	early     earlyRefresh
 	life      lifecycle
 	events    events
@@ -43,7 +43,7 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 	errs := []error{opts.validate()}
 	o := opts.withDefaults()
 	t := reflect.TypeFor[T]()
-	g := &Guard[T]{life: lifecycle{quit: make(chan struct{})}, store: store, opts: o, space: o.space()}
+	g := &Guard[T]{life: lifecycle{quit: make(chan struct{})}, store: store, opts: o, space: o.space(), early: newEarlyRefresh(o.Policy.Beta)}
 	if isNil(store) {
 		errs = append(errs, errors.New("stampede: store is nil"))
 	} else {
@@ -56,15 +56,14 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 		if checker, ok := o.Codec.(interface{ Check(reflect.Type) error }); ok && g.encoded {
 			errs = append(errs, checker.Check(t))
 		}
-		if store.Encoded() && o.Copies.Entries > 0 {
-			g.copies = newCopies[T](o.Copies, o.CopyOnRead)
+		if store.Encoded() {
+			g.local = newLocal[T](&g.opts, &g.early)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	g.events.name, g.events.obs = o.Name, o.Observer
-	g.early = newEarlyRefresh(o.Policy.Beta)
 	g.life.onClose(store.Drops(g.space, g.dropped))
 	return g, nil
 }
@@ -77,6 +76,7 @@ func isNil(store Store) bool {
 
 // Get returns the value for key. In this order:
 //
+//   - A copy in memory that is not older than Local.TTL is returned, if that is on.
 //   - A fresh value in the store is returned.
 //   - A stale one (within Policy.StaleFor) is returned at once, and one caller in the fleet loads
 //     behind.
@@ -121,15 +121,21 @@ const (
 	FromStore Source = iota + 1 // read from the store
 	FromCopy                    // from this pod's memory, since the store did not answer
 	FromLoad                    // from a load that this pod has just done
+	FromLocal                   // from this pod's memory, see Local.TTL
 )
 
 // String returns a word for logs and headers.
-func (s Source) String() string { return word(s, "none", "store", "copy", "load") }
+func (s Source) String() string { return word(s, "none", "store", "copy", "load", "local") }
 
 // get is the read path. What happens to who cannot be served at once is in recompute.go.
 func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[T], error) {
 	if err := g.check(ctx, key, load); err != nil {
 		return Result[T]{}, err
+	}
+	if p, now := g.local.hit(key); p != nil {
+		if r, err := g.hit(ctx, key, load, p, now); err == nil || is(err, ErrNotFound) {
+			return r, err
+		}
 	}
 	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
 	q := &c.q
@@ -207,14 +213,13 @@ const lookEvery = 50 * time.Millisecond
 // read reads key within what is left of the caller's budget. An entry that cannot be used comes back
 // with its Fault set, and is a miss.
 func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Result[T], error) {
-	has, drops := g.copies.begin(key)
 	if q.left == 0 { // the first step of the call
-		q.left = g.opts.StoreBudget
-		if has {
+		q.left, q.brief = g.opts.StoreBudget, g.local.has(key)
+		if q.brief {
 			q.left = g.opts.CopyBudget
 		}
 	}
-	begun := time.Now()
+	m, begun := g.local.begin(key), time.Now()
 	step := within(ctx, begun.Add(q.left))
 	e, err := g.store.Read(step, Key{g.space, key})
 	step.release()
@@ -227,9 +232,13 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Resu
 	}
 	r := g.open(key, &e)
 	if servable(&e) != Dead {
-		g.copies.put(key, &e, r.Value, begun, drops)
-	} else {
-		g.copies.gone(key) // a copy of what the store does not have any more, whoever removed it
+		g.local.put(key, &e, r.Value, begun, m, stored)
+		return e, r, nil
+	}
+	g.local.gone(key) // a copy of what the store does not have any more, whoever removed it
+	if q.brief && !g.local.has(key) {
+		// Then the call has the time of who has no copy: else the pods whose election comes too late would all load.
+		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
 	}
 	return e, r, nil
 }
@@ -271,28 +280,47 @@ func (g *Guard[T]) value(e *Entry) (T, error) {
 	return v, nil
 }
 
+// hit serves a copy without asking the store, and asks it behind when that is due.
+func (g *Guard[T]) hit(ctx context.Context, key string, load loader[T], p *pocket[T], now time.Duration) (Result[T], error) {
+	r, err := g.ofCopy(p, now, FromLocal)
+	if r.Freshness == Stale {
+		g.events.emit(EventStale, key, 0, nil)
+	} else {
+		g.events.emit(EventLocalHit, key, 0, nil)
+	}
+	if p.due(now) {
+		_ = g.look(ctx, key, load, false) // a closed guard serves on
+	}
+	return r, err
+}
+
 // copied serves a copy because the store does not answer.
 func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (out outcome[T], ok bool) {
-	c, reload, ok := g.copies.get(key)
-	if !ok {
+	p, reload := g.local.get(key)
+	if p == nil {
 		return out, false
 	}
-	if g.opts.CopyOnRead && !c.notFound {
-		v, err := decode[T](g.opts.Codec, c.data)
-		if err != nil {
-			return out, false
-		}
-		c.value = v
+	r, err := g.ofCopy(p, g.local.now(), FromCopy)
+	if err != nil && !is(err, ErrNotFound) {
+		return out, false
 	}
 	g.events.emit(EventCopy, key, 0, nil)
 	if reload {
 		g.reload(ctx, key, load, ask[T]{reason: WentStale, trouble: true})
 	}
-	out = outcome[T]{kind: gotValue, result: c.result(), before: everyone, data: c.data}
-	if c.notFound {
-		out.result, out.err = Result[T]{}, ErrNotFound
+	return outcome[T]{kind: gotValue, result: r, err: err, before: everyone, data: p.data}, true
+}
+
+// ofCopy makes a caller's result of a copy.
+func (g *Guard[T]) ofCopy(p *pocket[T], now time.Duration, from Source) (r Result[T], err error) {
+	if p.notFound {
+		return r, ErrNotFound
 	}
-	return out, true
+	r = p.result(now, from)
+	if g.opts.CopyOnRead {
+		r.Value, err = decode[T](g.opts.Codec, p.data)
+	}
+	return r, err
 }
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.
@@ -302,6 +330,28 @@ func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask
 	}
 	q.left = g.opts.StoreBudget
 	_ = g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		return g.recompute(ctx, f, key, load, q)
+	})
+}
+
+// look reads key behind, and loads it if it is not fresh any more, or soon will not be, or in any case.
+func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCase bool) error {
+	return g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
+		e, _, err := g.read(context.WithoutCancel(ctx), key, &q)
+		fr := servable(&e)
+		switch {
+		case err != nil:
+			return outcome[T]{}
+		case inAnyCase:
+		case fr == Fresh && g.early.due(&e):
+			q.reason = NearlyStale
+		case fr == Fresh || fr != Stale || g.holds.active(key, e.Stamp):
+			return outcome[T]{}
+		default:
+			q.reason = WentStale
+		}
+		q.seen = e.Stamp
 		return g.recompute(ctx, f, key, load, q)
 	})
 }
@@ -405,10 +455,15 @@ func (g *Guard[T]) forget(keys ...string) {
 	}
 }
 
-// dropped is called when Delete, Set or Expire, on any pod, has changed key.
+// dropped is called when Delete, Set or Expire, on any pod, has changed key, and without a key when some
+// may have been changed unheard.
 func (g *Guard[T]) dropped(key string) {
+	if key == "" {
+		g.local.missed()
+		return
+	}
 	g.holds.drop(key)
-	g.copies.drop(key)
+	g.local.drop(key)
 	g.flights.Look(key)
 }
 
@@ -441,15 +496,7 @@ func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx contex
 	if err := g.check(ctx, key, l); err != nil {
 		return err
 	}
-	return g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
-		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
-		e, _, err := g.read(context.WithoutCancel(ctx), key, &q)
-		if err != nil {
-			return outcome[T]{kind: lookAgain}
-		}
-		q.seen = e.Stamp
-		return g.recompute(ctx, f, key, l, q)
-	})
+	return g.look(ctx, key, l, true)
 }
 
 // Stats returns the counts since the guard was made.

@@ -308,7 +308,7 @@ func TestResultSaysWhereAValueIsFrom(t *testing.T) {
 		time.Sleep(time.Second)
 		p.net.Down(nil)
 		check(fetched(t, p.Guard, "k", load), result{Value: 1, From: stampede.FromCopy, Freshness: stampede.Stale,
-			FreshFor: -400 * time.Millisecond, Age: 1400 * time.Millisecond, Shared: true}) // counted from the beginning of the load
+			FreshFor: -300 * time.Millisecond, Age: 1300 * time.Millisecond, Shared: true})
 		p.net.Up()
 		check(fetched(t, p.Guard, "k", load), result{Value: 1, From: stampede.FromStore, Freshness: stampede.Stale,
 			FreshFor: -300 * time.Millisecond, Age: 1300 * time.Millisecond, Shared: true, Stored: true})

@@ -160,11 +160,17 @@ func (s *MemoryStore) Commit(_ context.Context, key Key, lease Stamp, e Entry) (
 		}
 		return Refused, nil
 	}
-	sh.setEntry(key, newMemoryItem(e, lease, now), now)
+	item := newMemoryItem(e, lease, now)
+	sh.setEntry(key, item, now)
 	delete(sh.leases, key)
 	watches := sh.watches[key]
 	sh.mu.Unlock()
-	tell(watches, Change{})
+	var change Change
+	if item != nil && len(watches) > 0 {
+		e = item.at(now)
+		change.Stored = &e
+	}
+	tell(watches, change)
 	return Accepted, nil
 }
 

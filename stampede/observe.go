@@ -12,6 +12,7 @@ type EventKind uint8
 const (
 	EventHit          EventKind = iota // served a fresh value from the store
 	EventStale                         // served a stale value from the store, at once
+	EventLocalHit                      // served a fresh copy from memory, without asking the store: Local.TTL
 	EventCopy                          // served a copy from memory: the store did not answer
 	EventMiss                          // the store held nothing that could be served at once
 	EventIfError                       // served a value kept for StaleIfError: the load failed, was slow or is backed off
@@ -43,7 +44,7 @@ const (
 )
 
 var eventNames = [numEvents]string{
-	"hit", "stale", "copy", "miss", "if_error", "waited", "waited_for_pod", "again",
+	"hit", "stale", "local_hit", "copy", "miss", "if_error", "waited", "waited_for_pod", "again",
 	"load", "loaded", "load_failed", "load_panicked", "load_timed_out", "abandoned",
 	"lease_won", "lease_held", "lease_renewed", "lease_lost", "lease_gone",
 	"committed", "refused", "not_stored", "back_off", "overloaded", "bad_entry", "trouble",
@@ -80,8 +81,8 @@ func (f ObserverFunc) Observe(e Event) { f(e) }
 
 // Stats are the counts of events since the guard was made, and what is under way.
 type Stats struct {
-	// Hits, Stale, Copies, Misses: see EventHit, EventStale, EventCopy, EventMiss.
-	Hits, Stale, Copies, Misses uint64
+	// Hits, LocalHits, Stale, Copies, Misses: see EventHit, EventLocalHit, EventStale, EventCopy, EventMiss.
+	Hits, LocalHits, Stale, Copies, Misses uint64
 	// IfError: values served within StaleIfError.
 	IfError uint64
 	// Waited: callers served by a load that another caller of the pod started. WaitedForPod: waits of
@@ -126,7 +127,7 @@ func (ev *events) tell(e Event) {
 func (ev *events) stats() Stats {
 	n := func(k EventKind) uint64 { return ev.counts[k].Load() }
 	return Stats{
-		Hits: n(EventHit), Stale: n(EventStale), Copies: n(EventCopy), Misses: n(EventMiss), IfError: n(EventIfError),
+		Hits: n(EventHit), LocalHits: n(EventLocalHit), Stale: n(EventStale), Copies: n(EventCopy), Misses: n(EventMiss), IfError: n(EventIfError),
 		Waited: n(EventWaited), WaitedForPod: n(EventWaitedForPod), Again: n(EventAgain),
 		Loads: n(EventLoad), Loaded: n(EventLoaded), LoadsFailed: n(EventLoadFailed),
 		LoadsPanicked: n(EventLoadPanicked), LoadsTimedOut: n(EventLoadTimedOut),

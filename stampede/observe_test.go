@@ -77,6 +77,11 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 				get(t.Context(), a.Guard, "full", value(2)).is(t, 2, 0)
 				get(t.Context(), a.Guard, "slow", slowly(2*time.Second, 1)).fails(t, stampede.ErrLoadTimeout, time.Second)
 				get(t.Context(), a.Guard, "over", never(t)).fails(t, stampede.ErrOverloaded, 0)
+				o.Local.TTL = time.Second
+				c := newPod(t, store, o)
+				for range 2 {
+					get(t.Context(), c.Guard, "local", value(1)).is(t, 1, 0)
+				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 
@@ -87,19 +92,19 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 						t.Errorf("no event %v", k)
 					}
 				}
-				s, z := a.Stats(), b.Stats()
+				s, z, l := a.Stats(), b.Stats(), c.Stats()
 				for kind, n := range map[stampede.EventKind]uint64{
-					stampede.EventHit: s.Hits + z.Hits, stampede.EventStale: s.Stale + z.Stale, stampede.EventCopy: s.Copies + z.Copies,
-					stampede.EventMiss: s.Misses + z.Misses, stampede.EventIfError: s.IfError + z.IfError, stampede.EventWaited: s.Waited + z.Waited,
-					stampede.EventWaitedForPod: s.WaitedForPod + z.WaitedForPod, stampede.EventAgain: s.Again + z.Again,
-					stampede.EventLoad: s.Loads + z.Loads, stampede.EventLoaded: s.Loaded + z.Loaded, stampede.EventLoadFailed: s.LoadsFailed + z.LoadsFailed,
-					stampede.EventLoadPanicked: s.LoadsPanicked + z.LoadsPanicked, stampede.EventLoadTimedOut: s.LoadsTimedOut + z.LoadsTimedOut,
-					stampede.EventLeaseWon: s.LeasesWon + z.LeasesWon, stampede.EventLeaseHeld: s.LeasesHeld + z.LeasesHeld,
-					stampede.EventLeaseRenewed: s.LeasesRenewed + z.LeasesRenewed, stampede.EventLeaseLost: s.LeasesLost + z.LeasesLost,
-					stampede.EventLeaseGone: s.LeasesGone + z.LeasesGone, stampede.EventCommitted: s.Committed + z.Committed,
-					stampede.EventRefused: s.Refused + z.Refused, stampede.EventNotStored: s.NotStored + z.NotStored,
-					stampede.EventBackOff: s.BackOffs + z.BackOffs, stampede.EventOverloaded: s.Overloaded + z.Overloaded,
-					stampede.EventBadEntry: s.BadEntries + z.BadEntries, stampede.EventTrouble: s.Trouble + z.Trouble,
+					stampede.EventHit: s.Hits + z.Hits + l.Hits, stampede.EventLocalHit: l.LocalHits, stampede.EventStale: s.Stale + z.Stale + l.Stale, stampede.EventCopy: s.Copies + z.Copies + l.Copies,
+					stampede.EventMiss: s.Misses + z.Misses + l.Misses, stampede.EventIfError: s.IfError + z.IfError + l.IfError, stampede.EventWaited: s.Waited + z.Waited + l.Waited,
+					stampede.EventWaitedForPod: s.WaitedForPod + z.WaitedForPod + l.WaitedForPod, stampede.EventAgain: s.Again + z.Again + l.Again,
+					stampede.EventLoad: s.Loads + z.Loads + l.Loads, stampede.EventLoaded: s.Loaded + z.Loaded + l.Loaded, stampede.EventLoadFailed: s.LoadsFailed + z.LoadsFailed + l.LoadsFailed,
+					stampede.EventLoadPanicked: s.LoadsPanicked + z.LoadsPanicked + l.LoadsPanicked, stampede.EventLoadTimedOut: s.LoadsTimedOut + z.LoadsTimedOut + l.LoadsTimedOut,
+					stampede.EventLeaseWon: s.LeasesWon + z.LeasesWon + l.LeasesWon, stampede.EventLeaseHeld: s.LeasesHeld + z.LeasesHeld + l.LeasesHeld,
+					stampede.EventLeaseRenewed: s.LeasesRenewed + z.LeasesRenewed + l.LeasesRenewed, stampede.EventLeaseLost: s.LeasesLost + z.LeasesLost + l.LeasesLost,
+					stampede.EventLeaseGone: s.LeasesGone + z.LeasesGone + l.LeasesGone, stampede.EventCommitted: s.Committed + z.Committed + l.Committed,
+					stampede.EventRefused: s.Refused + z.Refused + l.Refused, stampede.EventNotStored: s.NotStored + z.NotStored + l.NotStored,
+					stampede.EventBackOff: s.BackOffs + z.BackOffs + l.BackOffs, stampede.EventOverloaded: s.Overloaded + z.Overloaded + l.Overloaded,
+					stampede.EventBadEntry: s.BadEntries + z.BadEntries + l.BadEntries, stampede.EventTrouble: s.Trouble + z.Trouble + l.Trouble,
 				} {
 					if int(n) != rec.seen[kind] {
 						t.Errorf("%v: %d counted, %d told", kind, n, rec.seen[kind])

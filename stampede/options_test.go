@@ -73,7 +73,7 @@ func TestNegativeMeansOffWhereThatIsPossible(t *testing.T) {
 	if err := newErr(func(o *stampede.Options) {
 		o.Policy = stampede.Policy{StaleFor: -1, StaleIfError: -1, NotFoundTTL: -1, ErrorBackoff: -1, Jitter: -1, Beta: -1}
 		o.SoftTimeout, o.WaitTimeout, o.MaxAbandoned, o.MaxValueSize = -1, -1, -1, -1
-		o.Copies = stampede.Copies{Entries: -1, Bytes: -1}
+		o.Local = stampede.Local{Entries: -1, Bytes: -1}
 	}); err != nil {
 		t.Error(err)
 	}

@@ -82,12 +82,12 @@ type Options struct {
 	// the call, before it is done without. A store may allow a single step less: with redisstore no
 	// step takes longer than its Options.Timeout, whatever the budget. Default 250 ms, smallest 1 ms.
 	StoreBudget time.Duration
-	// CopyBudget is the same for callers for whom there is a copy in memory. Default 25 ms, smallest
-	// 1 ms.
+	// CopyBudget is the same for callers for whom there is a copy in memory; it is StoreBudget once the
+	// store has answered that it holds nothing any more. Default 25 ms, smallest 1 ms.
 	CopyBudget time.Duration
-	// Copies bounds the values that the pod keeps for when the store does not answer. They serve for
-	// nothing else. Stores that keep values as they are, like MemoryStore, need none.
-	Copies Copies
+	// Local configures the pod's memory tier. Stores that keep values as they are, like MemoryStore, need
+	// none; for them it has no effect.
+	Local Local
 
 	// Codec turns values into bytes. Default Msgpack.
 	Codec Codec
@@ -106,11 +106,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Copies bounds the values kept for when the store does not answer.
-type Copies struct {
-	// Entries bounds their number. Default 10,000; negative: none are kept.
+// Local configures the memory tier of a pod: copies of what is in the store. They are served when the
+// store does not answer, and, with TTL, without asking it.
+type Local struct {
+	// TTL is for how long a copy is served, fresh or stale, without asking the store, counted from when it
+	// was last read there. It is the most by which this pod may lag behind a Delete, Set or Expire on
+	// another one; mostly that is told at once. This pod's own are never missed. Copies in use are read
+	// anew behind before that, and stale ones every 20 ms, until another pod or this one has loaded. Default
+	// and negative: the store is asked each time.
+	TTL time.Duration
+	// Entries bounds the number of copies. Default 10,000; negative: none are kept.
 	Entries int
-	// Bytes bounds the sum of their encoded sizes. Default 64 MiB; negative: no bound.
+	// Bytes bounds the sum of their encoded sizes and of what they cost beside. A copy counts for at least
+	// Bytes/Entries. Default 64 MiB; negative: no bound.
 	Bytes int64
 }
 
@@ -184,8 +192,9 @@ func (o Options) withDefaults() Options {
 	o.MaxAbandoned = or(o.MaxAbandoned, 64)
 	o.StoreBudget = or(o.StoreBudget, 250*time.Millisecond)
 	o.CopyBudget = or(o.CopyBudget, 25*time.Millisecond)
-	o.Copies.Entries = or(o.Copies.Entries, 10_000)
-	o.Copies.Bytes = or(o.Copies.Bytes, 64<<20)
+	o.Local.TTL = or(o.Local.TTL, 0)
+	o.Local.Entries = or(o.Local.Entries, 10_000)
+	o.Local.Bytes = or(o.Local.Bytes, 64<<20)
 	o.MaxValueSize = or(o.MaxValueSize, 8<<20)
 	if o.Codec == nil {
 		o.Codec = Msgpack
@@ -217,6 +226,11 @@ func (o Options) validate() error {
 		if d.d != 0 && d.d < d.least {
 			errs = append(errs, fmt.Errorf("stampede: Options.%s is %v; the smallest is %v", d.name, d.d, d.least))
 		}
+	}
+	if l := o.Local; l.TTL > 0 && l.TTL < time.Millisecond {
+		errs = append(errs, fmt.Errorf("stampede: Options.Local.TTL is %v; the smallest is 1ms", l.TTL))
+	} else if l.TTL > 0 && l.Entries < 0 {
+		errs = append(errs, errors.New("stampede: Options.Local.TTL without entries has no effect"))
 	}
 	if load := o.withDefaults().LoadTimeout; load > 0 && o.SoftTimeout > load {
 		errs = append(errs, fmt.Errorf("stampede: Options.SoftTimeout (%v) is longer than LoadTimeout (%v)", o.SoftTimeout, load))

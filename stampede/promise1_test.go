@@ -131,3 +131,36 @@ func TestChangeOfTheKeyAllowsOneMoreLoad(t *testing.T) {
 		})
 	}
 }
+
+// A store that lost what it had, or evicted it, is as slow as before: what a read that found nothing has cost is not missing at the
+// election, though the pods had copies when they began to read.
+func TestEntryThatIsGoneIsLoadedOnceByPodsThatHadCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const roundTrip = 20 * time.Millisecond
+		store, src := new(bytesStore), &source{takes: 100 * time.Millisecond}
+		var pods []pod
+		for range 4 {
+			p := newPod(t, store, stampede.Options{Policy: steady})
+			get(t.Context(), p.Guard, "k", value(99)).is(t, 99, 0)
+			p.net.Mute(true)
+			pods = append(pods, p)
+		}
+		must(t, store.Delete(t.Context(), stampede.Key{Space: "test", Key: "k"}))
+		for _, p := range pods {
+			p.net.Mute(false)
+			inflict(p.net, allSteps, stampedetest.Fault{Delay: roundTrip})
+		}
+		var answers []<-chan answer
+		for range 8 {
+			for _, p := range pods {
+				answers = append(answers, going(t.Context(), p.Guard, "k", src.load))
+			}
+		}
+		for _, a := range answers {
+			(<-a).within(t, 1, storeBudget+src.takes)
+		}
+		if n, _ := src.loads(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
+		}
+	})
+}

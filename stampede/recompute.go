@@ -39,6 +39,7 @@ type ask[T any] struct {
 	trouble bool          // the store did not answer: do not ask it again
 	unsure  bool          // nor the commit of the load that was waited for: its lease may still be there
 	left    time.Duration // of the call's budget for steps of the store
+	brief   bool          // that is the one of who has a copy
 	looked  time.Time     // when the read that found nothing at all was begun
 	reason  Reason
 	seen    Stamp      // of the entry that is to be replaced
@@ -115,13 +116,16 @@ func (j *job[T]) do() outcome[T] {
 		}
 	}()
 	for {
-		now, asked := time.Now(), j.f.Mark()
+		m, now, asked := g.local.begin(key), time.Now(), j.f.Mark()
 		el, err := j.elect(w.watch == nil)
 		if err != nil {
 			return j.withoutStore()
 		}
 		r := g.open(key, &el.Entry)
 		fr := servable(&el.Entry)
+		if fr != Dead {
+			g.local.put(key, &el.Entry, r.Value, now, m, stored)
+		}
 		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
 			j.f.Waitable(true, now) // others who come need not look
 		}
@@ -160,6 +164,11 @@ func (j *job[T]) do() outcome[T] {
 		case w.told || g.orphans.active(key, el.Lease):
 			return j.loadAlone(Stamp{})
 		case g.follow(&w, j.f, key, &el, q.since):
+			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
+				return out
+			} else if ok {
+				j.f.Tell(out) // the others have to look
+			}
 			continue
 		case g.life.quitting():
 			return gaveError[T](ErrClosed)
@@ -184,6 +193,22 @@ func found[T any](e *Entry, r Result[T], asked flight.Mark) outcome[T] {
 		out.err = ErrNotFound
 	}
 	return out
+}
+
+// delivered makes an outcome of an entry that came with the message that it was committed. What is known
+// of it is from the election before that.
+func (j *job[T]) delivered(w *vigil, asked flight.Mark, now time.Time, m mark) (out outcome[T], ok bool) {
+	e := w.stored
+	if e == nil {
+		return out, false
+	}
+	w.stored = nil
+	r := j.g.open(j.k.Key, e)
+	if servable(e) < Stale {
+		return out, false
+	}
+	j.g.local.put(j.k.Key, e, r.Value, now, m, stored)
+	return found(e, r, asked), true
 }
 
 // elect stands for election. Only the first election of a flight is on the callers' budget: later ones
@@ -235,7 +260,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		j.f.Tell(outcome[T]{kind: loadSelf})
 		j.release(lease, Pass{For: max(pass, passFor), Unshared: true})
 	}
-	_, drops := g.copies.begin(key)
+	m := g.local.begin(key)
 	loadBegan := j.f.Mark()
 	r, ok := g.start(j.ctx, j.load, about, false)
 	if !ok {
@@ -268,18 +293,18 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		j.release(lease, pass) // after ReleaseWaiters it finds the lease gone
 		return out
 	}
-	committing := j.f.Mark()
+	now, committing := time.Now(), j.f.Mark()
 	e := r.e // the commit may go on with its own
 	e.Stamp, e.Left = lease, e.TTL+e.Window()
 	switch j.commit(lease, r.e) {
 	case Accepted:
 		out.before, out.result.Stored = committing, true
-		g.copies.put(key, &e, r.v, r.begun, drops)
+		g.local.put(key, &e, r.v, now, m, stored)
 	case Unknown:
 		out.unsure = true
 		fallthrough
 	case NotStored: // it serves this pod while the store is in trouble
-		g.copies.put(key, &e, r.v, r.begun, drops)
+		g.local.put(key, &e, r.v, r.begun, m, unsure)
 	}
 	return out
 }
@@ -415,14 +440,14 @@ func (j *job[T]) loadAlone(marker Stamp) outcome[T] {
 	g, key := j.g, j.k.Key
 	about := &Load[T]{key: key, reason: j.q.reason,
 		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf}) }}
-	_, drops := g.copies.begin(key)
+	m := g.local.begin(key)
 	j.f.Waitable(false, time.Time{}) // only who came before the load may have its value
 	began := j.f.Mark()
 	r, ok := g.start(j.ctx, j.load, about, false)
 	if !ok {
 		return gaveError[T](ErrOverloaded)
 	}
-	out := g.unleased(r, j.q.wait, began, drops)
+	out := g.unleased(r, j.q.wait, began, m)
 	if marker == (Stamp{}) || out.kind != gotValue || r.said.dontStore || r.bad != nil {
 		return out
 	}
@@ -434,7 +459,7 @@ func (j *job[T]) loadAlone(marker Stamp) outcome[T] {
 }
 
 // unleased waits for the end of a load that has no lease. Its value is kept in this pod.
-func (g *Guard[T]) unleased(r *run[T], wait bool, began flight.Mark, drops uint32) outcome[T] {
+func (g *Guard[T]) unleased(r *run[T], wait bool, began flight.Mark, m mark) outcome[T] {
 	if !g.await(r) {
 		return gaveError[T](g.whyGivenUp(r))
 	}
@@ -446,7 +471,7 @@ func (g *Guard[T]) unleased(r *run[T], wait bool, began flight.Mark, drops uint3
 	}
 	if !r.said.dontStore && r.bad == nil {
 		r.e.Stamp, r.e.Left = NewStamp(), r.e.TTL+r.e.Window()
-		g.copies.putUnstored(key, &r.e, r.v, r.begun, drops)
+		g.local.put(key, &r.e, r.v, r.begun, m, unstored)
 	}
 	return loaded(r, err, began)
 }

@@ -84,7 +84,8 @@ type Store interface {
 
 	// Drops calls fn for each key of space that Delete, Set or Expire change, on any pod, until stop
 	// is called, and perhaps once more after that. fn must not block; it may be called on the goroutine
-	// of whoever changes the key. It is a hint and may miss some.
+	// of whoever changes the key. It is a hint and may miss some; when that may have happened, and the store
+	// notices, it calls fn with an empty key.
 	Drops(space string, fn func(key string)) (stop func())
 
 	// Health says whether the store answers, by asking it: for dashboards and alerts. It is not for
@@ -276,4 +277,7 @@ type Change struct {
 	// Unstored is the lease of a load that ended without a stored value (Fail, Release with a pass),
 	// zero for any other change.
 	Unstored Stamp
+	// Stored is what a Commit has stored, as of then: its Stamp is the lease. Nil for any other change, and
+	// where the store does not tell.
+	Stored *Entry
 }

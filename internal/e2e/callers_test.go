@@ -14,7 +14,7 @@ import (
 	"github.com/herdgate/herdgate/stampede"
 )
 
-// The kinds of keys that the callers ask for. All but cold ones are loaded before the trouble begins.
+// The kinds of keys that the callers ask for. All but cold ones are loaded, and known to every pod, before the trouble begins.
 const (
 	hot     = "hot"     // fresh for longer than the test takes
 	stale   = "stale"   // goes stale all the time, and is served so
@@ -100,7 +100,7 @@ func (c *callers) call(p *pod, kind, key string) called {
 	x := called{pod: p.name, kind: kind, key: key, begun: time.Now()}
 	x.result, x.err = p.guard.Fetch(context.Background(), key, c.src.loader(p.name, key))
 	x.ended = time.Now()
-	x.late = machine.between(x.begun, x.ended)
+	x.late = machine.late(x.begun, x.ended)
 	return x
 }
 

@@ -51,7 +51,7 @@ func TestCallerDoesNotWaitForARedisThatStopsDuringItsLoad(t *testing.T) {
 			if !errors.Is(err, c.err) || err == nil && v.Value != "v" {
 				t.Errorf("Fetch = %q, %v", v.Value, err)
 			}
-			if most := c.bound + 50*time.Millisecond; took > most+3*machine.between(loaded, time.Now()) {
+			if most := c.bound + 50*time.Millisecond; took > most+3*machine.late(loaded, time.Now()) {
 				t.Errorf("the caller waited %v after its load", took)
 			}
 			t.Logf("the caller returned %v after its load", took)

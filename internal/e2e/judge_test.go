@@ -11,6 +11,7 @@ type judge struct {
 	t   *testing.T
 	tr  *trouble
 	c   *callers
+	fo  *follows
 	src *source
 
 	began, broken, healing, healed, end time.Time
@@ -40,25 +41,18 @@ func (j *judge) calls() {
 }
 
 // bound is what a call may take: who can be served with a copy does not wait for Redis longer than that is worth; who has
-// nothing waits for the load besides.
+// nothing waits for the load besides. Who follows another pod's load may not be told of its end, or not that it was stored. That is like
+// the end of a leader that died: its lease is waited for, then Redis is asked once more, and then the pod loads.
 func (j *judge) bound(x *called) time.Duration {
-	switch {
-	case x.kind == hot || x.kind == stale:
-		if x.begun.Before(j.began) || j.tr.losesData && x.ended.After(j.healing) {
-			return storeBudget + loadTook // there was none
-		}
+	known := (x.kind == hot || x.kind == stale) && !x.begun.Before(j.began)
+	if known && !(j.tr.losesData && x.ended.After(j.healing)) {
 		return copyBudget
-	case x.begun.Before(j.broken.Add(leaseLength)) && x.ended.After(j.broken):
-		// It may follow a load that was under way when the trouble began, and whose end nobody can be told of. That is like
-		// the end of a leader that died: its lease is waited for.
-		return max(x.until(j.broken.Add(leaseLength)), 0) + storeBudget + loadTook
-	default:
-		return storeBudget + loadTook
 	}
+	if j.fo.took(x) {
+		return storeBudget + leaseLength + storeBudget + loadTook
+	}
+	return storeBudget + loadTook
 }
-
-// until returns for how long the call ran until then.
-func (c *called) until(then time.Time) time.Duration { return then.Sub(c.begun) }
 
 // loads checks that the source was protected all the time.
 func (j *judge) loads() {
@@ -86,8 +80,11 @@ func (j *judge) loads() {
 		}
 	}
 	got, most := j.src.count(hot, j.broken, j.end), 0
-	if j.tr.losesData { // once; or once per pod, when the election after the read that found nothing is not answered
-		most = podsInTrouble * keysOfAKind
+	if j.tr.losesData {
+		most = keysOfAKind // in the fleet
+		if machine.between(j.healing, j.end) > storeBudget/2 {
+			most *= podsInTrouble // an election that is not answered in time leaves each pod to itself
+		}
 	}
 	if got > most {
 		j.t.Errorf("%d loads of hot keys, want at most %d", got, most)

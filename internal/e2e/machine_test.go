@@ -14,8 +14,9 @@ var machine stalls
 
 // stalls records when an answer was late that an untroubled Redis gave to a lone client.
 type stalls struct {
-	mu  sync.Mutex // protects all
-	all []stall
+	mu   sync.Mutex // protects what follows
+	all  []stall
+	last time.Time // beat; zero: it is not measured
 }
 
 type stall struct {
@@ -31,7 +32,7 @@ func (s *stalls) run() (stop func()) {
 	control := newControl()
 	go func() {
 		defer close(done)
-		last := time.Now()
+		s.tick()
 		timer := time.NewTimer(beat)
 		defer timer.Stop()
 		for {
@@ -41,13 +42,7 @@ func (s *stalls) run() (stop func()) {
 			case <-timer.C:
 			}
 			control.ask()
-			now := time.Now()
-			if late := now.Sub(last) - beat; late > beat {
-				s.mu.Lock()
-				s.all = append(s.all, stall{now, late})
-				s.mu.Unlock()
-			}
-			last = now
+			s.tick()
 			timer.Reset(beat)
 		}
 	}()
@@ -56,6 +51,23 @@ func (s *stalls) run() (stop func()) {
 		<-done
 		control.close()
 	}
+}
+
+// tick is a beat.
+func (s *stalls) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x, ok := s.current(); ok {
+		s.all = append(s.all, x)
+	}
+	s.last = time.Now()
+}
+
+// current returns the stall that goes on, if one does: what ends before it does was late as well. s.mu is held.
+func (s *stalls) current() (x stall, ok bool) {
+	x.end = time.Now()
+	x.long = x.end.Sub(s.last) - beat
+	return x, !s.last.IsZero() && x.long > beat
 }
 
 // control is a Redis that nobody troubles.
@@ -99,14 +111,26 @@ func (s *stalls) busy(from, to time.Time) bool {
 	return s.between(from, to) > to.Sub(from)/2
 }
 
+// late returns by how much what ran between two times may have been late. A stall may hit the one thread that holds a lock, and spare
+// the one that measures: what that has seen in the second before counts as well.
+func (s *stalls) late(from, to time.Time) time.Duration {
+	return s.between(from.Add(-time.Second), to)
+}
+
 // between returns for how long the machine stood still between two times, in all.
 func (s *stalls) between(from, to time.Time) (sum time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := len(s.all) - 1; i >= 0 && s.all[i].end.After(from); i-- {
-		if x := s.all[i]; x.end.Add(-x.long).Before(to) {
+	add := func(x stall) {
+		if x.end.After(from) && x.end.Add(-x.long).Before(to) {
 			sum += x.long
 		}
+	}
+	if x, ok := s.current(); ok {
+		add(x)
+	}
+	for i := len(s.all) - 1; i >= 0 && s.all[i].end.After(from); i-- {
+		add(s.all[i])
 	}
 	return sum
 }
@@ -114,7 +138,7 @@ func (s *stalls) between(from, to time.Time) (sum time.Duration) {
 // tolerance is what a step may take beyond its bound on a busy machine: a fixed share, and three times what a single timer was
 // late meanwhile, because several goroutines and processes take part in each step.
 func tolerance(begun time.Time) time.Duration {
-	return 250*time.Millisecond + 3*machine.between(begun, time.Now())
+	return 250*time.Millisecond + 3*machine.late(begun, time.Now())
 }
 
 // tooLong says whether what has begun then took longer than its bound.

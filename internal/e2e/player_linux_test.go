@@ -47,7 +47,7 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 		Policy: stampede.Policy{
 			TTL: playedTTL, StaleFor: playedStaleFor, StaleIfError: time.Second, ErrorBackoff: 50 * time.Millisecond, Jitter: -1,
 		},
-		Copies: stampede.Copies{Entries: -1}, // a pod that Redis does not answer would serve them, whatever was deleted
+		Local:  stampede.Local{Entries: -1}, // a pod that Redis does not answer would serve them, whatever was deleted
 		Logger: quiet(),
 	})
 	if err != nil {

@@ -109,9 +109,9 @@ func hangingDials(t *testing.T) *rig {
 	r.begin = func() error {
 		c := make(chan struct{})
 		hole.Store(&c)
-		p.CloseConns()
 		return nil
 	}
+	r.again = p.CloseConns // of dials, too, that had just passed
 	r.heal = func() error {
 		close(*hole.Swap(nil))
 		return nil

@@ -31,7 +31,8 @@ type Mark uint64
 // Flight is what the callers of a key share.
 type Flight[R any] struct {
 	g       *Group[R]
-	waiting int // callers that joined and have not left; under g.mu
+	waiting int  // callers that joined and have not left; under g.mu
+	last    Mark // when one last joined; under g.mu
 
 	waitable bool      // all there is to do for who wants key is to wait; under g.mu
 	looked   time.Time // when this was last seen; under g.mu
@@ -72,6 +73,7 @@ func (g *Group[R]) Join(key string, looked time.Time, run func(*Flight[R]) R) Ti
 // join is called with g.mu held.
 func (f *Flight[R]) join(starter bool, done <-chan singleflight.Result) Ticket[R] {
 	f.waiting++
+	f.last = f.g.marks + 1
 	return Ticket[R]{f: f, joined: f.g.marks + 1, starter: starter, done: done}
 }
 
@@ -186,6 +188,13 @@ func (f *Flight[R]) Waiting() int {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
 	return f.waiting
+}
+
+// JoinedSince says whether anybody has joined since m was made.
+func (f *Flight[R]) JoinedSince(m Mark) bool {
+	f.g.mu.Lock()
+	defer f.g.mu.Unlock()
+	return f.last >= m
 }
 
 // Tell tells all who wait, and those who will, something before the flight ends. It replaces what was

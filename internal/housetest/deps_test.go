@@ -13,6 +13,8 @@ var (
 	guardDeps = []string{
 		"github.com/hashicorp/golang-lru/v2/internal",
 		"github.com/hashicorp/golang-lru/v2/simplelru",
+		"github.com/maypok86/otter/v2",
+		"github.com/maypok86/otter/v2/...",
 		"github.com/vmihailenco/msgpack/v5",
 		"github.com/vmihailenco/msgpack/v5/msgpcode",
 		"github.com/vmihailenco/tagparser/v2",

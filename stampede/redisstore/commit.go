@@ -36,7 +36,7 @@ func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Sta
 	data := entry.Encode(&e, n.Check)
 	keys := []string{n.entry(), n.lease()}
 	v, err := do(ctx, s, keys[0], func(ctx context.Context) (stampede.Verdict, error) {
-		reply, err := commitScript.Run(ctx, s.rdb, keys, right[:], data, n.channel(), millis(unwritableFor), kinds).Slice()
+		reply, err := commitScript.Run(ctx, s.rdb, keys, right[:], data, n.channel(), millis(unwritableFor), kinds, s.opt.WakeSize).Slice()
 		if err != nil {
 			return stampede.Unknown, err
 		}

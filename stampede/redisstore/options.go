@@ -23,6 +23,12 @@ type Options struct {
 	// Negative: New returns an error.
 	MaxConns int
 
+	// WakeSize is up to which size, in bytes and with its header of 84, a new entry is sent along with the message
+	// that wakes those who wait for it, so that they need not ask. It costs Redis the bytes once for each
+	// waiting pod, which would read them otherwise, and in a cluster once for each node. Zero: 4096.
+	// Negative: never.
+	WakeSize int
+
 	// Logger receives changes of state and faults of the set-up, nothing per request. Nil:
 	// slog.Default().
 	Logger *slog.Logger
@@ -36,6 +42,9 @@ type Options struct {
 
 // DefaultTimeout is what Options.Timeout is when it is zero.
 const DefaultTimeout = 250 * time.Millisecond
+
+// DefaultWakeSize is what Options.WakeSize is when it is zero.
+const DefaultWakeSize = 4096
 
 // withDefaults returns a copy of o with the defaults filled in.
 func (o *Options) withDefaults() (Options, error) {
@@ -55,6 +64,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if opt.MaxConns == 0 {
 		opt.MaxConns = max(10*runtime.GOMAXPROCS(0), 16)
+	}
+	if opt.WakeSize == 0 {
+		opt.WakeSize = DefaultWakeSize
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/herdgate/herdgate/internal/entry"
 	"github.com/herdgate/herdgate/internal/subs"
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -15,7 +16,7 @@ func (s *Store) Watch(key stampede.Key) stampede.Watch {
 	if err != nil || s.closed.Load() {
 		return idleWatch{ready: make(chan struct{}), c: make(chan stampede.Change)}
 	}
-	w := &watch{hub: s.hub, c: make(chan stampede.Change, pendingChanges)}
+	w := &watch{hub: s.hub, check: n.Check, c: make(chan stampede.Change, pendingChanges)}
 	w.topic = s.hub.Join(n.channel(), w)
 	return w
 }
@@ -38,6 +39,7 @@ const pendingChanges = 4
 type watch struct {
 	hub   *subs.Hub
 	topic *subs.Topic
+	check uint64
 	c     chan stampede.Change
 	once  sync.Once
 }
@@ -49,12 +51,20 @@ func (w *watch) Close()                    { w.once.Do(func() { w.hub.Leave(w.to
 // Lost implements [subs.Listener].
 func (w *watch) Lost() { w.tell(stampede.Change{}) }
 
-// Message implements [subs.Listener]: it reads "c", a change, or "u" and a stamp: that lease's load ended without a stored value.
-// Anything else is from a later version, and a change as well.
+// Message implements [subs.Listener]. It reads "c", a change; "u" and a stamp: that lease's load ended
+// without a stored value; "v" and an entry: that was committed. Anything else is from a later version,
+// and a change as well.
 func (w *watch) Message(payload string) {
 	var c stampede.Change
-	if len(payload) == 1+len(c.Unstored) && payload[0] == 'u' {
+	switch {
+	case len(payload) == 1+len(c.Unstored) && payload[0] == 'u':
 		copy(c.Unstored[:], payload[1:])
+	case len(payload) > 1 && payload[0] == 'v':
+		e := entry.Decode([]byte(payload[1:]), w.check)
+		e.Left = e.TTL + e.Window()
+		if e.Fault == nil {
+			c.Stored = &e
+		}
 	}
 	w.tell(c)
 }
@@ -66,7 +76,7 @@ func (w *watch) tell(c stampede.Change) {
 			return
 		default:
 		}
-		if c == (stampede.Change{}) {
+		if c.Unstored == (stampede.Stamp{}) {
 			return
 		}
 		select { // an unstored load must be told: make room
@@ -83,7 +93,7 @@ type drops struct{ fn func(key string) }
 func (d *drops) Message(payload string) { d.fn(payload) }
 
 // Lost implements [subs.Listener].
-func (d *drops) Lost() {}
+func (d *drops) Lost() { d.fn("") }
 
 // idleWatch never tells anything: its key cannot be stored, or the Store is closed.
 type idleWatch struct {

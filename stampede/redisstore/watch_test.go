@@ -2,12 +2,14 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/herdgate/herdgate/internal/redistest"
 	"github.com/herdgate/herdgate/stampede"
+	"github.com/herdgate/herdgate/stampede/redisstore"
 )
 
 // channels returns how many channels somebody subscribes to.
@@ -246,5 +248,56 @@ func TestSubscriptionsShareAConnection(t *testing.T) {
 	}
 	if lines != 1 {
 		t.Errorf("%d connections:\n%s", lines, n)
+	}
+}
+
+// What is small comes with the message that wakes its waiters; what is not is asked for.
+func TestSmallEntryComesWithTheWakeUp(t *testing.T) {
+	t.Parallel()
+	srv := shared.Server(t)
+	for name, c := range map[string]struct {
+		wakeSize, size int
+		comes          bool
+	}{
+		"default, small": {0, redisstore.DefaultWakeSize - 84, true},
+		"default, large": {0, redisstore.DefaultWakeSize - 83, false},
+		"larger":         {100_000, 50_000, true},
+		"off":            {-1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, srv.Addr(), &redisstore.Options{Timeout: patient.Timeout, WakeSize: c.wakeSize})
+			key := r.key()
+			w := r.watch(key)
+			el, err := r.Elect(t.Context(), key, stampede.Ballot{Token: stampede.NewToken(), Length: time.Second})
+			r.ok(err)
+			e := value(strings.Repeat("x", c.size))
+			_, err = r.Commit(t.Context(), key, el.Lease, e)
+			r.ok(err)
+			got := <-w.C()
+			if (got.Stored != nil) != c.comes {
+				t.Fatalf("told of %+v", got)
+			}
+			if read, err := r.Read(t.Context(), key); err != nil || c.comes && (string(got.Stored.Data) != string(read.Data) || got.Stored.Stamp != read.Stamp) {
+				t.Errorf("told of %+v, stored is %+v, %v", got.Stored, read, err)
+			}
+		})
+	}
+}
+
+// Whoever may publish may publish anything.
+func TestWakeUpThatIsNoEntryIsAPlainOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, shared.Server(t).Addr(), patient)
+	key := r.key()
+	w := r.watch(key)
+	all, err := r.rdb.PubSubChannels(t.Context(), "*"+key.Key+"*").Result()
+	r.ok(err)
+	for _, payload := range []string{"v", "vx", "v" + strings.Repeat("\x00", 200), "vhg\x01" + strings.Repeat("x", 200), ""} {
+		for _, channel := range all {
+			r.ok(r.rdb.Publish(t.Context(), channel, payload).Err())
+		}
+		if got := <-w.C(); got != (stampede.Change{}) {
+			t.Errorf("%q told %+v", payload, got)
+		}
 	}
 }

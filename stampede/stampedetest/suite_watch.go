@@ -84,6 +84,26 @@ var watchTests = []storeTest{
 			}
 		}
 	}},
+	{"WatchTellsWhatWasCommittedOrNothingOfIt", func(c *check) {
+		k := c.key("k")
+		lease := c.lead(k)
+		w := c.watch(k)
+		c.accept(k, lease, c.entry("payload"))
+		if e := c.told(w, "Commit").Stored; e != nil {
+			c.is(*e, "payload")
+			if e.Stamp != lease || e.Freshness() != stampede.Fresh {
+				c.Errorf("told of %+v", e)
+			}
+		}
+		for what, change := range map[string]func(){
+			"Set": func() { c.set(k, c.entry("set")) }, "Expire": func() { c.expire(k) }, "Delete": func() { c.delete(k) },
+		} {
+			change()
+			if c.told(w, what).Stored != nil {
+				c.Errorf("%s told like a commit", what)
+			}
+		}
+	}},
 	{"WatchTellsOnlyOfEndsThatWere", func(c *check) {
 		k := c.key("k")
 		lease := c.lead(k)

@@ -4,6 +4,7 @@
 -- ARGV    1 stamp of the lease or marker  2 the new entry  3 channel of the key
 --         4 how long to back off when the entry cannot be written, ms
 --         5 kinds of what may stand there: 'L' a lease, 'FP' a marker
+--         6 size up to which the entry is sent along to who waits
 -- Returns {1} written; {2} an earlier copy of this command has written it; {0} the lease is not held;
 --         {3, error} the entry could not be written; the lease is given back all the same
 -- Redis   6.2
@@ -24,5 +25,5 @@ if type(set) == 'table' and set.err then
   return {3, set.err}
 end
 redis.call('DEL', KEYS[2])
-redis.call('PUBLISH', ARGV[3], 'c')
+redis.call('PUBLISH', ARGV[3], #ARGV[2] <= tonumber(ARGV[6]) and 'v' .. ARGV[2] or 'c')
 return {1}

@@ -1,0 +1,264 @@
+package stampede
+
+import (
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+)
+
+// local is a pod's memory tier: copies of what is in the store. A copy is served without asking the
+// store for Local.TTL from the read that brought it, and until its own end when the store does not
+// answer. A nil *local keeps nothing.
+//
+// Why nothing that was dropped comes back. A step that may bring a copy notes the count of drops for
+// its key before it begins, and its copy is refused when that has changed. The count goes up before
+// the key is removed; the copy is compared and put, and the key removed, under the cache's lock for
+// the key. So either the put sees the new count, or the removal comes after the put.
+//
+// Every time in here is counted from base, on this pod's monotonic clock. A copy's times are counted
+// from before the step was sent that brought it, so no copy outlives what it is a copy of.
+type local[T any] struct {
+	cache *otter.Cache[string, *pocket[T]]
+	base  time.Time
+	ttl   time.Duration // Local.TTL; zero: copies are for outages only
+	keep  bool          // the encoded form, too
+	early *earlyRefresh
+	bound uint64 // of weight, or zero
+
+	seed  maphash.Seed
+	lost  atomic.Uint32       // how often news of drops may have been missed
+	drops [1024]atomic.Uint32 // by a hash of the key: how often something was dropped
+}
+
+// pocket is a copy. But for the atomics it never changes.
+type pocket[T any] struct {
+	stamp    Stamp
+	value    T
+	data     []byte // nil unless kept
+	size     uint32 // of data, kept or not
+	standing standing
+	notFound bool
+	mark     mark
+
+	read  time.Duration // when the step began that brought it
+	stale time.Duration // fresh until then
+	until time.Duration // served without asking the store until then
+	end   time.Duration // served at all until then
+	check time.Duration // the store is asked behind from then on
+	ttl   time.Duration // of the entry
+
+	checked atomic.Int64 // when that was last done
+	reload  atomic.Int64 // no load for it, while the store does not answer, before then; zero: not yet drawn
+}
+
+// standing says what is known of a copy's original.
+type standing uint8
+
+const (
+	stored   standing = iota // it was in the store
+	unsure                   // it may have been: its commit was not answered, or could not be done
+	unstored                 // it never was
+)
+
+// mark is what a step knows of the drops before it begins.
+type mark struct{ drops, lost uint32 }
+
+func newLocal[T any](o *Options, early *earlyRefresh) *local[T] {
+	b := o.Local
+	if b.Entries == 0 {
+		return nil
+	}
+	c := &local[T]{base: time.Now(), ttl: b.TTL, keep: o.CopyOnRead, early: early, seed: maphash.MakeSeed()}
+	opts := &otter.Options[string, *pocket[T]]{MaximumSize: b.Entries}
+	if b.Bytes > 0 { // one bound for both: nothing counts for less than its share
+		c.bound = uint64(b.Bytes)
+		least := min(max(c.bound/uint64(b.Entries), 1), math.MaxUint32)
+		opts.MaximumSize, opts.MaximumWeight = 0, max(c.bound, least*uint64(b.Entries))
+		opts.Weigher = func(key string, p *pocket[T]) uint32 { return uint32(max(weight(key, p), least)) }
+	}
+	c.cache = otter.Must(opts)
+	return c
+}
+
+// weight is about what a copy costs in bytes.
+func weight[T any](key string, p *pocket[T]) uint64 {
+	const beside = 256 // the pocket, and what the cache needs for it
+	return min(uint64(len(key))+uint64(p.size)+beside, math.MaxUint32)
+}
+
+func (c *local[T]) now() time.Duration { return time.Since(c.base) }
+
+func (c *local[T]) dropsOf(key string) *atomic.Uint32 {
+	return &c.drops[maphash.String(c.seed, key)%uint64(len(c.drops))]
+}
+
+// hit returns a copy to serve without asking the store, and the time.
+func (c *local[T]) hit(key string) (p *pocket[T], now time.Duration) {
+	if c == nil || c.ttl == 0 {
+		return nil, 0
+	}
+	p, ok := c.cache.GetIfPresent(key)
+	if !ok {
+		return nil, 0
+	}
+	now = c.now()
+	if now >= p.until || p.mark.lost != c.lost.Load() {
+		return nil, 0
+	}
+	return p, now
+}
+
+// checkEvery is how often a pod asks the store behind for a key of which it has a copy to serve.
+const checkEvery = 20 * time.Millisecond
+
+// due says whether to ask the store behind now, and takes it that this is done.
+func (p *pocket[T]) due(now time.Duration) bool {
+	if now < p.check {
+		return false
+	}
+	last := p.checked.Load()
+	return (last == 0 || now-time.Duration(last) >= checkEvery) && p.checked.CompareAndSwap(last, int64(now))
+}
+
+// begin is called before a step that may bring a copy of key; put is given what it returns.
+func (c *local[T]) begin(key string) mark {
+	if c == nil {
+		return mark{}
+	}
+	return mark{c.dropsOf(key).Load(), c.lost.Load()}
+}
+
+// has says whether there is a copy that could be served if the store did not answer.
+func (c *local[T]) has(key string) bool {
+	if c == nil {
+		return false
+	}
+	p, ok := c.cache.GetEntryQuietly(key)
+	return ok && c.now() < p.Value.end
+}
+
+// put keeps what a step brought that began at the given time.
+func (c *local[T]) put(key string, e *Entry, v T, begun time.Time, m mark, how standing) {
+	if c == nil {
+		return
+	}
+	if old, ok := c.cache.GetEntryQuietly(key); ok && c.ttl == 0 && old.Value.stamp == e.Stamp && old.Value.reload.Load() == 0 {
+		return // all that it is for is an outage, and this one is as good
+	}
+	p := c.pocket(e, v, begun.Sub(c.base), m, how)
+	fits := c.bound == 0 || weight(key, p) <= c.bound
+	c.cache.Compute(key, func(old *pocket[T], found bool) (*pocket[T], otter.ComputeOp) {
+		switch {
+		case c.dropsOf(key).Load() != m.drops:
+			return nil, otter.CancelOp
+		case !fits:
+			return nil, otter.InvalidateOp
+		case !found:
+			return p, otter.WriteOp
+		case how == stored && old.standing == stored && old.read > p.read:
+			return nil, otter.CancelOp // a later step has been here
+		}
+		p.checked.Store(old.checked.Load())
+		if how == unstored { // it may have been set when this load was started
+			p.reload.Store(max(p.reload.Load(), old.reload.Load()))
+		}
+		return p, otter.WriteOp
+	})
+}
+
+func (c *local[T]) pocket(e *Entry, v T, read time.Duration, m mark, how standing) *pocket[T] {
+	p := &pocket[T]{stamp: e.Stamp, value: v, size: uint32(min(len(e.Data), math.MaxUint32)), standing: how, notFound: e.NotFound,
+		mark: m, read: read, stale: read + e.FreshFor(), end: read + e.Left, ttl: e.TTL}
+	if c.keep {
+		p.data = e.Data
+	}
+	if how == unstored { // as long as the store does not answer, its next load is as far away as any other's
+		rare := rarely(e.TTL)
+		p.reload.Store(int64(read + rare + rand.N(rare)))
+	}
+	if how == stored && c.ttl > 0 {
+		servable := p.stale
+		if !e.NotFound {
+			servable += e.StaleFor
+		}
+		p.until = min(read+c.ttl, servable)
+		p.check = min(read+c.ttl/2+rand.N(c.ttl/4+1), p.stale-c.early.gap(e)) // before anybody has to wait for it
+	}
+	return p
+}
+
+// get returns a copy to serve because the store does not answer, and whether this is the time to load
+// it behind: rarely, since without the store each pod loads for itself, and not all keys at once.
+func (c *local[T]) get(key string) (p *pocket[T], reload bool) {
+	if c == nil {
+		return nil, false
+	}
+	p, ok := c.cache.GetIfPresent(key)
+	if !ok {
+		return nil, false
+	}
+	now := c.now()
+	if now >= p.end {
+		return nil, false
+	}
+	if rare := rarely(p.ttl); now > p.stale {
+		switch at := p.reload.Load(); {
+		case at == 0:
+			p.reload.CompareAndSwap(0, int64(now+rand.N(rare)+1))
+		case now > time.Duration(at):
+			reload = p.reload.CompareAndSwap(at, int64(now+rare))
+		}
+	}
+	return p, reload
+}
+
+// reloadEvery is how many TTLs pass between loads of a key in a pod that the store does not answer.
+const reloadEvery = 4
+
+func rarely(ttl time.Duration) time.Duration {
+	return reloadEvery * min(max(ttl, time.Millisecond), maxTTL)
+}
+
+// gone forgets a copy of something that is not in the store any more.
+func (c *local[T]) gone(key string) {
+	if c == nil {
+		return
+	}
+	c.cache.ComputeIfPresent(key, func(old *pocket[T]) (*pocket[T], otter.ComputeOp) {
+		if old.standing == unstored {
+			return nil, otter.CancelOp
+		}
+		return nil, otter.InvalidateOp
+	})
+}
+
+// drop forgets a copy because its key has changed.
+func (c *local[T]) drop(key string) {
+	if c == nil {
+		return
+	}
+	c.dropsOf(key).Add(1)
+	c.cache.Invalidate(key)
+}
+
+// missed is called when keys may have changed without a word: until the store has been asked again, no
+// copy is served unless the store does not answer.
+func (c *local[T]) missed() {
+	if c != nil {
+		c.lost.Add(1)
+	}
+}
+
+// result makes a result of a copy.
+func (p *pocket[T]) result(now time.Duration, from Source) Result[T] {
+	fresh := p.stale - now
+	r := Result[T]{Value: p.value, From: from, Freshness: Fresh, FreshFor: fresh, Shared: true, Stored: from == FromLocal, Age: max(p.ttl-fresh, 0)}
+	if fresh <= 0 {
+		r.Freshness = Stale
+	}
+	return r
+}
