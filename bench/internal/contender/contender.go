@@ -95,7 +95,7 @@ func All() []Contender {
 	return []Contender{
 		rawGet, rawGetPTTL, rawAutoPipeline, rawRueidis,
 		none, xfetch, inPod, setNX, redisLock, redSync, goRedisCache, goRedisCacheLocal,
-		sturdycRedis, placeholder, herdgate,
+		sturdycRedis, placeholder, herdgate, herdgateLocal,
 		otterMemory, sturdycMemory, herdgateMemory,
 	}
 }

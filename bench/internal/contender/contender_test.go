@@ -102,7 +102,7 @@ func TestContendersOfAKindDoWhatTheKindSays(t *testing.T) {
 				}
 				caches = append(caches, cache)
 			}
-			source.Reset()
+			source.Reset() // from now on loads take their time
 			errs := make(chan error)
 			for _, cache := range caches {
 				for range 4 {

@@ -14,16 +14,16 @@ import (
 var herdgate = Contender{
 	Name: "herdgate",
 	About: "redisstore.New(rdb, nil) on a client as the others have it; Policy.TTL and StaleFor as given, LoadTimeout = load timeout, all else default " +
-		"(where the workload says so, Jitter and Beta off). No copies in memory but for outages.",
+		"(where the workload says so, Jitter and Beta off). Copies in memory are for outages only.",
 	Kind: Elected,
-	Open: func(e *Env) (Cache, error) {
-		rdb := e.Redis()
-		store, err := redisstore.New(rdb, &redisstore.Options{Logger: quiet})
-		if err != nil {
-			return nil, errors.Join(err, rdb.Close())
-		}
-		return openGuard(e, store, func() error { return errors.Join(store.Close(), rdb.Close()) })
-	},
+	Open: func(e *Env) (Cache, error) { return openRedisGuard(e, 0) },
+}
+
+var herdgateLocal = Contender{
+	Name:  "herdgate+L1",
+	About: "the same with Local.TTL = TTL/10, as the other local copies here.",
+	Kind:  Elected,
+	Open:  func(e *Env) (Cache, error) { return openRedisGuard(e, max(e.TTL/10, 20*time.Millisecond)) },
 }
 
 var herdgateMemory = Contender{
@@ -31,13 +31,22 @@ var herdgateMemory = Contender{
 	About: "the same over MemoryStore, with room for all keys. In memory.",
 	Kind:  Memory,
 	Open: func(e *Env) (Cache, error) {
-		return openGuard(e, &stampede.MemoryStore{MaxEntries: max(10_000, 2*e.Entries)}, func() error { return nil })
+		return openGuard(e, &stampede.MemoryStore{MaxEntries: max(10_000, 2*e.Entries)}, 0, func() error { return nil })
 	},
+}
+
+func openRedisGuard(e *Env, local time.Duration) (Cache, error) {
+	rdb := e.Redis()
+	store, err := redisstore.New(rdb, &redisstore.Options{Logger: quiet})
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	return openGuard(e, store, local, func() error { return errors.Join(store.Close(), rdb.Close()) })
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-func openGuard(e *Env, store stampede.Store, closeStore func() error) (Cache, error) {
+func openGuard(e *Env, store stampede.Store, local time.Duration, closeStore func() error) (Cache, error) {
 	policy := stampede.Policy{TTL: e.TTL, StaleFor: e.StaleFor}
 	if e.StaleFor == 0 {
 		policy.StaleFor = -1
@@ -45,7 +54,9 @@ func openGuard(e *Env, store stampede.Store, closeStore func() error) (Cache, er
 	if e.Exact {
 		policy.Jitter, policy.Beta = -1, -1
 	}
-	g, err := stampede.New[[]byte](store, &stampede.Options{Name: "bench", Policy: policy, LoadTimeout: e.LoadTimeout, Logger: quiet})
+	g, err := stampede.New[[]byte](store, &stampede.Options{
+		Name: "bench", Policy: policy, LoadTimeout: e.LoadTimeout, Local: stampede.Local{TTL: local}, Logger: quiet,
+	})
 	if err != nil {
 		return nil, errors.Join(err, closeStore())
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // Source is what the caches load from: a stand-in for a database, in which a query takes a fixed time. It
-// counts what it is asked, so nothing that a contender says about itself is believed.
+// counts what it is asked, so nothing that a contender says about itself is believed. Until it is reset for the
+// first time, loads take no time and do not hang: caches are being warmed.
 type Source struct {
 	// Took is how long a load takes.
 	Took time.Duration
@@ -26,12 +27,13 @@ type Source struct {
 	release chan struct{}
 	filler  []byte
 
-	mu    sync.Mutex // protects what follows
-	loads []Load
-	now   int
-	most  int
-	queue int
-	long  int
+	mu      sync.Mutex // protects what follows
+	started bool       // it has been reset
+	loads   []Load
+	now     int
+	most    int
+	queue   int
+	long    int
 }
 
 // Load is one load.
@@ -70,11 +72,15 @@ func (s *Source) Load(ctx context.Context, pod int, key string, size int) ([]byt
 	s.loads = append(s.loads, l)
 	s.now++
 	s.most = max(s.most, s.now)
+	started := s.started
 	s.mu.Unlock()
-	if s.Began != nil {
-		s.Began(l)
+	var err error
+	if started {
+		if s.Began != nil {
+			s.Began(l)
+		}
+		err = s.work(ctx, l)
 	}
-	err := s.work(ctx, l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now--
@@ -185,6 +191,7 @@ func (s *Source) Counted() Counted {
 func (s *Source) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.started = true
 	s.loads, s.most, s.long = nil, s.now, s.queue
 }
 

@@ -14,6 +14,16 @@ import (
 
 func TestSourceCountsLoadsAndHowManyRunAtOnce(t *testing.T) {
 	s := &measure.Source{Took: 20 * time.Millisecond, Capacity: 2}
+	begun := time.Now()
+	for range 50 {
+		if _, err := s.Load(context.Background(), 0, "warm", 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begun); took > 500*time.Millisecond {
+		t.Errorf("warming up took %v", took)
+	}
+	s.Reset()
 	var wg sync.WaitGroup
 	for pod := range 6 {
 		wg.Go(func() {
@@ -42,6 +52,7 @@ func TestSourceCountsLoadsAndHowManyRunAtOnce(t *testing.T) {
 func TestSourceHangsUntilReleasedWhateverTheCtxSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &measure.Source{Hang: func(measure.Load) bool { return true }}
+		s.Reset()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		var err error
@@ -67,6 +78,7 @@ func TestSourceEndsALoadWithItsCtx(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	s := &measure.Source{Took: time.Minute}
+	s.Reset()
 	if _, err := s.Load(ctx, 0, "k", 8); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}

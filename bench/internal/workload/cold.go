@@ -28,7 +28,7 @@ var cold = Workload{
 		}, columns("cpu", "redis_cpu", "errors")...),
 	},
 	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
-	Quick: []string{"none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate"},
+	Quick: []string{"none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
 		rounds, repeats := 6, 3
 		if quick {

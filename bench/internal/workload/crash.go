@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/herdgate/herdgate/bench/internal/contender"
@@ -25,10 +24,10 @@ var crash = Workload{
 			{Key: "served", Title: "first answer after the death", Unit: "ms", Limit: "1000"},
 		}, columns("max", "errors")...),
 	},
-	For:   func(c contender.Contender) bool { return c.Kind == contender.Elected },
+	For:   func(c contender.Contender) bool { return c.Kind == contender.Elected && c.Name != localName },
 	Quick: []string{"redislock", "herdgate"},
 	Variants: func(quick bool) []Variant {
-		repeats := 3
+		repeats := 2
 		if quick {
 			repeats = 1
 		}
@@ -39,11 +38,7 @@ var crash = Workload{
 func runCrash(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 	const load = time.Second
 	began := make(chan measure.Load, 1)
-	var armed atomic.Bool
 	source := &measure.Source{Took: load, Began: func(l measure.Load) {
-		if !armed.Load() {
-			return
-		}
 		select {
 		case began <- l:
 		default:
@@ -61,7 +56,6 @@ func runCrash(ctx context.Context, rig *Rig, c contender.Contender) (report.Resu
 		},
 		source: source,
 		during: func(ctx context.Context, f *fleet.Fleet, _ time.Time) error {
-			armed.Store(true) // warming is over
 			select {
 			case l := <-began:
 				if err := wait(ctx, 300*time.Millisecond); err != nil {

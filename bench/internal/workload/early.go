@@ -25,7 +25,7 @@ var early = Workload{
 		}, columns("p99", "max", "requests", "errors")...),
 	},
 	For: func(c contender.Contender) bool {
-		return slices.Contains([]string{"none", xfetchName, "setnx-poll", "redislock", "sturdyc+redis", "rueidis-placeholder", "herdgate"}, c.Name)
+		return slices.Contains([]string{"none", xfetchName, "setnx-poll", "redislock", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName}, c.Name)
 	},
 	Quick: []string{xfetchName, "herdgate"},
 	Variants: func(quick bool) []Variant {

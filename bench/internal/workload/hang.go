@@ -25,7 +25,7 @@ var hang = Workload{
 			{Key: "others", Title: "other pods", Unit: "%", Limit: "100"},
 		}, columns("loads")...),
 	},
-	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName && c.Name != localName },
 	Quick: []string{"singleflight", "herdgate"},
 	Variants: func(bool) []Variant {
 		return []Variant{{Name: "4 pods", Repeats: 1, Takes: 4200 * time.Millisecond, Run: runHang}}
@@ -34,10 +34,10 @@ var hang = Workload{
 
 func runHang(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 	const length, timeout = 3 * time.Second, 500 * time.Millisecond
-	var armed, hung atomic.Bool
+	var hung atomic.Bool
 	var at atomic.Pointer[measure.Load]
 	source := &measure.Source{Took: 50 * time.Millisecond, Hang: func(l measure.Load) bool {
-		if !armed.Load() || !hung.CompareAndSwap(false, true) {
+		if !hung.CompareAndSwap(false, true) {
 			return false
 		}
 		at.Store(&l)
@@ -52,10 +52,6 @@ func runHang(ctx context.Context, rig *Rig, c contender.Contender) (report.Resul
 			Grace:       time.Second,
 		},
 		source: source,
-		during: func(context.Context, *fleet.Fleet, time.Time) error {
-			armed.Store(true) // warming is over
-			return nil
-		},
 	})
 	if err != nil {
 		return report.Result{}, err

@@ -69,10 +69,10 @@ var memoryHit = Workload{
 		},
 	},
 	For: func(c contender.Contender) bool {
-		return c.Kind == contender.Memory || c.Name == "go-redis/cache+local"
+		return c.Kind == contender.Memory || c.Name == "go-redis/cache+local" || c.Name == localName
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, pars := 300*time.Millisecond, 4, []int{1, 2, 16, 256}
+		length, repeats, pars := 300*time.Millisecond, 3, []int{1, 2, 16, 256}
 		if quick {
 			length, repeats, pars = 100*time.Millisecond, 1, []int{1, 256}
 		}

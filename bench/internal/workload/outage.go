@@ -27,7 +27,7 @@ var outage = Workload{
 		}, columns("errors")...),
 	},
 	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
-	Quick: []string{"singleflight", "herdgate"},
+	Quick: []string{"singleflight", "herdgate", localName},
 	Variants: func(quick bool) (list []Variant) {
 		for _, v := range []struct {
 			name    string

@@ -26,7 +26,7 @@ var storm = Workload{
 	For: func(c contender.Contender) bool {
 		return inRedis(c) && c.Name != xfetchName || c.Name == rawName || c.Kind == contender.Memory && c.Name != "herdgate-memory"
 	},
-	Quick: []string{rawName, "none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate"},
+	Quick: []string{rawName, "none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
 		length, repeats := 6400*time.Millisecond, 3
 		if quick {
@@ -41,6 +41,7 @@ var storm = Workload{
 const (
 	rawName    = "raw GET"
 	xfetchName = "xfetch"
+	localName  = "herdgate+L1"
 )
 
 type stormSetup struct {

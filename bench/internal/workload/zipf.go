@@ -25,7 +25,7 @@ var zipf = Workload{
 	For: func(c contender.Contender) bool {
 		return inRedis(c) && !slices.Contains([]string{"setnx-poll", "redsync", "go-redis/cache+local", xfetchName}, c.Name)
 	},
-	Quick: []string{"singleflight", "herdgate"},
+	Quick: []string{"singleflight", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
 		length, repeats := 6*time.Second, 2
 		if quick {
