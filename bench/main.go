@@ -233,18 +233,24 @@ func choose[T any](all []T, names string, nameOf func(T) string) ([]T, error) {
 
 // measure makes all runs, or those that there is time for until ctx ends.
 func (p *plan) measure(ctx context.Context, rig *workload.Rig, book *report.Book, progress io.Writer) {
-	left := time.Duration(0)
+	planned := time.Duration(0) // of what is left
 	for _, s := range p.steps {
-		left += s.variant.Takes
+		planned += s.variant.Takes
 	}
-	fmt.Fprintf(progress, "%d runs, about %v\n", len(p.steps), left.Round(time.Second))
+	fmt.Fprintf(progress, "%d runs, about %v\n", len(p.steps), planned.Round(time.Second))
+	begun, done := time.Now(), time.Duration(0)
 	for i, s := range p.steps {
 		if ctx.Err() != nil {
 			return
 		}
+		left := planned
+		if done > 10*time.Second { // the machine has shown how fast it is
+			left = time.Duration(float64(planned) * float64(time.Since(begun)) / float64(done))
+		}
 		fmt.Fprintf(progress, "%4d/%d  %5v left  %s, %s: %s #%d\n", i+1, len(p.steps), left.Round(time.Second), s.workload.Name, s.variant.Name, s.contender.Name, s.repeat+1)
 		r, err := runStep(ctx, rig, s)
-		left -= s.variant.Takes
+		planned -= s.variant.Takes
+		done += s.variant.Takes
 		if ctx.Err() != nil {
 			return // what was cut short is no result
 		}

@@ -53,7 +53,7 @@ func (b *Book) HTML(w io.Writer) error {
 		return err
 	}
 	p := page{Reading: reading, Versions: strings.Join(b.Run.versions(), ", ")}
-	for _, line := range b.Run.about() {
+	for _, line := range b.about() {
 		p.About = append(p.About, strings.NewReplacer("`", "", "**", "").Replace(line))
 	}
 	for _, wl := range b.Run.Workloads {

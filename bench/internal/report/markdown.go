@@ -16,7 +16,7 @@ const reading = "Medians over the repeats, with the lowest and the highest where
 func (b *Book) Markdown(to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprintf(w, "# herdgate load benchmark\n\n")
-	for _, line := range b.Run.about() {
+	for _, line := range b.about() {
 		fmt.Fprintf(w, "%s  \n", line)
 	}
 	fmt.Fprintf(w, "\n%s\n", reading)
@@ -57,10 +57,27 @@ func writeTable(w io.Writer, t table) {
 	}
 }
 
-func (r *Run) about() []string {
+// tooLate is by how many ms calls may be made late, at the 99th percentile, without a word about it.
+const tooLate = 5
+
+// about says where and how all was measured, and how far the machine can be believed.
+func (b *Book) about() []string {
+	r := &b.Run
 	lines := []string{
 		fmt.Sprintf("Measured %s with %#q", r.Time.Format("2006-01-02 15:04 MST"), r.Command),
 		fmt.Sprintf("%s, %d cores, %s, %s, Redis %s on loopback", r.CPU, r.Cores, r.OS, r.Go, r.Redis),
+	}
+	var late []float64
+	for _, res := range b.Results {
+		if v, ok := res.Values["late_p99"]; ok {
+			late = append(late, v)
+		}
+	}
+	if len(late) > 0 {
+		slices.Sort(late)
+		if half := late[len(late)/2]; half > tooLate {
+			lines = append(lines, fmt.Sprintf("**The machine was too busy for these times to mean much: in half of the runs one call in a hundred was made %.0f ms late or later. Counts are not affected.**", half))
+		}
 	}
 	if r.Unfinished != "" {
 		lines = append(lines, "**Not all was measured: "+r.Unfinished+".**")
