@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,6 +36,7 @@ type config struct {
 	procs      bool
 	out        string
 	render     string
+	profile    string
 	list       bool
 }
 
@@ -48,6 +50,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.BoolVar(&c.procs, "procs", false, "make each pod a process (the crash workload always does)")
 	fs.StringVar(&c.out, "out", "", "`directory` for results.jsonl, report.md and report.html (default: print the tables only)")
 	fs.StringVar(&c.render, "render", "", "measure nothing: write the tables, and the pictures if there is -out, of this `file` of results")
+	fs.StringVar(&c.profile, "cpuprofile", "", "write a profile of the processor to this `file`; of use with one contender and one workload")
 	fs.BoolVar(&c.list, "list", false, "list workloads and contenders")
 	fs.Usage = func() {
 		fmt.Fprint(fs.Output(), "Bench measures herdgate beside what people use instead of it.\n\nusage: go run -C bench . [flags]\n\n")
@@ -96,6 +99,17 @@ func start(ctx context.Context, cfg *config, out, progress io.Writer) error {
 	}
 	run := describe(p, redisNow.Version)
 	book := &report.Book{Run: run}
+	if cfg.profile != "" {
+		f, err := os.Create(cfg.profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	p.measure(ctx, rig, book, progress)
 	if ctx.Err() != nil {
 		book.Run.Unfinished = "it was interrupted"

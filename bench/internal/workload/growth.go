@@ -30,7 +30,7 @@ var growth = Workload{
 			return nil
 		}
 		for _, pods := range []int{1, 2, 4, 8, 16} {
-			add(fmt.Sprintf("%d pods x 16", pods), coldSetup{pods: pods, callers: 16, rounds: 6})
+			add(plural(pods, "pod")+" x 16", coldSetup{pods: pods, callers: 16, rounds: 6})
 		}
 		for _, callers := range []int{1, 8, 64, 512} {
 			add(fmt.Sprintf("4 pods x %d", callers), coldSetup{pods: 4, callers: callers, rounds: 6})
@@ -63,8 +63,15 @@ var hitGrowth = Workload{
 			add(fmt.Sprintf("%d bytes", size), hitSetup{keys: 100, value: size})
 		}
 		for _, keys := range []int{1, 100, 10_000} {
-			add(fmt.Sprintf("%d keys", keys), hitSetup{keys: keys})
+			add(plural(keys, "key"), hitSetup{keys: keys})
 		}
 		return list
 	},
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

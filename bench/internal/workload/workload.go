@@ -50,7 +50,7 @@ func (w *Workload) TakesPart(c contender.Contender, quick bool) bool {
 
 // All returns every workload, in the order in which they are run.
 func All() []Workload {
-	return []Workload{storm, cold, redisHit, memoryHit, zipf, early, crash, hang, outage, restart, growth, hitGrowth}
+	return []Workload{storm, cold, cost, redisHit, memoryHit, zipf, early, crash, hang, outage, restart, growth, hitGrowth}
 }
 
 // ErrNotHere is returned for what cannot be done with the rig at hand.
