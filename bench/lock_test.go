@@ -44,7 +44,7 @@ func lockers(b *testing.B, addrs ...string) map[string]func() acquire {
 			}
 			b.Cleanup(func() { _ = lk.Close() })
 			if o.Fences && len(addrs) > 1 {
-				if err := lk.SeedFences(context.Background(), 0); err != nil {
+				if err := lk.InitFences(context.Background()); err != nil {
 					b.Fatal(err)
 				}
 			}

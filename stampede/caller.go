@@ -28,10 +28,10 @@ func (c *caller[T]) missed() {
 	}
 }
 
-// join joins the flight of the key, or starts one.
-func (c *caller[T]) join() flight.Ticket[outcome[T]] {
+// join joins the flight of the key in a group, or starts one.
+func (c *caller[T]) join(flights *flight.Group[outcome[T]]) flight.Ticket[outcome[T]] {
 	g, ctx, key, load, q := c.g, c.ctx, c.key, c.load, c.q // so that c stays off the heap
-	return g.flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	return flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		if !g.life.enter() {
 			return gaveError[T](ErrClosed)
 		}
@@ -136,15 +136,25 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
+	s, err := c.sitAlone()
+	if err != nil {
+		g.life.leave()
+		if c.q.alt != nil && c.ctx.Err() == nil {
+			return c.ifError(), false, nil
+		}
+		return Result[T]{}, false, err
+	}
 	m := g.local.begin(c.key)
 	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}}, true)
 	if !ok {
+		g.leaveSeat(s)
 		g.life.leave()
 		return Result[T]{}, false, ErrOverloaded
 	}
 	done := make(chan outcome[T], 1)
 	go func() {
 		defer g.life.leave()
+		defer g.leaveSeat(s)
 		done <- g.unleased(r, true, everyone, m)
 	}()
 	select {

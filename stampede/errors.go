@@ -21,7 +21,7 @@ var (
 	// ErrLeaseLost is the cause of a loader's ctx whose lease now belongs to another pod. Callers
 	// never get it.
 	ErrLeaseLost = errors.New("stampede: lease lost to another pod")
-	// ErrOverloaded: as many loaders as Options.MaxAbandoned allows go on after they were given up.
+	// ErrOverloaded: no load was started, because of Options.MaxLoads, FleetLoads or MaxAbandoned.
 	ErrOverloaded = errors.New("stampede: too many loads")
 	// ErrReentrant: a loader asked for the key that it is loading. It is noticed only through the
 	// loader's own ctx: a loader that asks with another ctx waits until LoadTimeout.
@@ -41,6 +41,9 @@ var (
 	// ErrTooLarge: an encoded value exceeds Options.MaxValueSize. Only Set returns it; a loaded value
 	// that is too large is served but not stored.
 	ErrTooLarge = errors.New("stampede: value too large")
+	// ErrReadOnly: the guard was switched to ReadOnly or Bypass. Only Set returns it; what was there
+	// before may still be served.
+	ErrReadOnly = errors.New("stampede: guard is read-only")
 )
 
 // Errors of stores.

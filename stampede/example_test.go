@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -357,4 +359,58 @@ func ExampleLocal() {
 	// 1900 local <nil>
 	// 1900 local <nil>
 	// 1900 load <nil>
+}
+
+// SetMode is a kill switch, for a handler that only operators can reach, say.
+func ExampleGuard_SetMode() {
+	prices, _ := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{Name: "price", Logger: slog.New(slog.DiscardHandler)})
+	ctx := context.Background()
+	_ = prices.Set(ctx, "42", -1) // something has gone wrong
+	load := func(context.Context) (int, error) { return 1900, nil }
+
+	var mode stampede.Mode
+	if err := mode.UnmarshalText([]byte("bypass")); err != nil { // from a form or a configuration
+		panic(err)
+	}
+	prices.SetMode(mode)
+	price, _ := prices.Get(ctx, "42", load) // from the source
+	fmt.Println(price)
+
+	_ = prices.Delete(ctx, "42") // in every mode
+	prices.SetMode(stampede.Normal)
+	price, _ = prices.Get(ctx, "42", load)
+	fmt.Println(price)
+	// Output:
+	// 1900
+	// 1900
+}
+
+// With FleetLoads the source never has more loads to bear than it can take, whatever has become of the cache.
+func ExampleOptions_fleetLoads() {
+	prices, err := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{
+		Name:       "price",
+		FleetLoads: 2, // what the database can take
+	})
+	if err != nil {
+		panic(err)
+	}
+	var running, most, count atomic.Int32
+	price := prices.Getter(func(context.Context, string) (int, error) {
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer running.Add(-1)
+		return int(1900 + count.Add(1)), nil
+	})
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			if _, err := price.Get(context.Background(), fmt.Sprint(i)); err != nil {
+				panic(err)
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Println(count.Load(), "loads,", most.Load() <= 2)
+	// Output: 20 loads, true
 }

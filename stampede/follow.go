@@ -37,9 +37,7 @@ const (
 // What was committed may come with the message. It was committed after the election that found its lease
 // held, and so vouches for whoever came before that election was sent.
 func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el *Election, since time.Time) (again bool) {
-	if w.watch == nil {
-		w.watch, w.begun, w.poll = g.store.Watch(Key{g.space, key}), time.Now(), minPoll
-	}
+	w.subscribe(g.store, Key{g.space, key})
 	if !slices.Contains(w.followed, el.Lease) {
 		w.followed = append(w.followed, el.Lease)
 	}
@@ -71,6 +69,12 @@ func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el
 		return false
 	}
 	return f.Waiting() > 0
+}
+
+func (w *vigil) subscribe(store Store, key Key) {
+	if w.watch == nil {
+		w.watch, w.begun, w.poll = store.Watch(key), time.Now(), minPoll
+	}
 }
 
 // end ends the subscription; it returns how long the wait was.

@@ -24,10 +24,13 @@ type Guard[T any] struct {
 
 	flights   flight.Group[outcome[T]]
 	holds     holds
-	orphans   holds     // leases of this pod that the store did not take back
-	local     *local[T] // nil: there is none
+	orphans   holds  // leases of this pod that the store did not take back
+	local     *local // nil: there is none
 	early     earlyRefresh
+	short     shortTTL
 	life      lifecycle
+	seats     chan struct{} // taken by loads; nil: they need none
+	mode      mode[T]
 	events    events
 	trouble   quiet // what was last logged about background loads
 	strangers quiet // and about entries of another type
@@ -57,11 +60,14 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 			errs = append(errs, checker.Check(t))
 		}
 		if store.Encoded() {
-			g.local = newLocal[T](&g.opts, &g.early)
+			g.local = newLocal(&g.opts, &g.early)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	if o.MaxLoads > 0 {
+		g.seats = make(chan struct{}, o.MaxLoads)
 	}
 	g.events.name, g.events.obs = o.Name, o.Observer
 	g.life.onClose(store.Drops(g.space, g.dropped))
@@ -132,6 +138,9 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	if err := g.check(ctx, key, load); err != nil {
 		return Result[T]{}, err
 	}
+	if g.mode.now() == Bypass {
+		return g.bypass(ctx, key, load)
+	}
 	if p, now := g.local.hit(key); p != nil {
 		if r, err := g.hit(ctx, key, load, p, now); err == nil || is(err, ErrNotFound) {
 			return r, err
@@ -141,6 +150,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 	q := &c.q
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
 		c.missed()
+		q.since = time.Now()
 		if r, again, err := c.wait(&t); !again {
 			return r, err
 		}
@@ -188,7 +198,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		if q.since.IsZero() {
 			q.since = begun
 		}
-		t := c.join()
+		t := c.join(&g.flights)
 		r, again, err := c.wait(&t)
 		if !again {
 			return r, err
@@ -281,7 +291,7 @@ func (g *Guard[T]) value(e *Entry) (T, error) {
 }
 
 // hit serves a copy without asking the store, and asks it behind when that is due.
-func (g *Guard[T]) hit(ctx context.Context, key string, load loader[T], p *pocket[T], now time.Duration) (Result[T], error) {
+func (g *Guard[T]) hit(ctx context.Context, key string, load loader[T], p *pocket, now time.Duration) (Result[T], error) {
 	r, err := g.ofCopy(p, now, FromLocal)
 	if r.Freshness == Stale {
 		g.events.emit(EventStale, key, 0, nil)
@@ -312,20 +322,26 @@ func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (out 
 }
 
 // ofCopy makes a caller's result of a copy.
-func (g *Guard[T]) ofCopy(p *pocket[T], now time.Duration, from Source) (r Result[T], err error) {
+func (g *Guard[T]) ofCopy(p *pocket, now time.Duration, from Source) (r Result[T], err error) {
 	if p.notFound {
 		return r, ErrNotFound
 	}
-	r = p.result(now, from)
+	fresh := p.stale - now
+	r = Result[T]{From: from, Freshness: Fresh, FreshFor: fresh, Shared: true, Stored: from == FromLocal, Age: max(p.ttl-fresh, 0)}
+	if fresh <= 0 {
+		r.Freshness = Stale
+	}
 	if g.opts.CopyOnRead {
 		r.Value, err = decode[T](g.opts.Codec, p.data)
+	} else {
+		r.Value, _ = p.value.(T) // a nil interface is none
 	}
 	return r, err
 }
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.
 func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask[T]) {
-	if g.flights.Flying(key) || g.holds.active(key, q.seen) {
+	if g.mode.now() != Normal || g.flights.Flying(key) || g.holds.active(key, q.seen) {
 		return
 	}
 	q.left = g.opts.StoreBudget
@@ -376,6 +392,9 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 	if err := g.checkKey(ctx, key); err != nil {
 		return r, false, err
 	}
+	if g.mode.now() == Bypass {
+		return r, false, nil
+	}
 	e, r, err := g.read(ctx, key, &ask[T]{left: g.opts.StoreBudget})
 	switch {
 	case err != nil && over(ctx) != nil:
@@ -397,6 +416,9 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 func (g *Guard[T]) Set(ctx context.Context, key string, v T) error {
 	if err := g.checkKey(ctx, key); err != nil {
 		return err
+	}
+	if g.mode.now() != Normal {
+		return fmt.Errorf("%w: set %q", ErrReadOnly, key)
 	}
 	p := &g.opts.Policy
 	e := Entry{Type: g.typ, TTL: g.jittered(p.TTL), StaleFor: p.StaleFor, StaleIfError: p.StaleIfError}
@@ -493,7 +515,7 @@ func forWrite(ctx context.Context, keys int) (context.Context, context.CancelFun
 // failed within ErrorBackoff, or when the store does not answer.
 func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx context.Context) (T, error)) error {
 	l := loader[T]{plain: load}
-	if err := g.check(ctx, key, l); err != nil {
+	if err := g.check(ctx, key, l); err != nil || g.mode.now() != Normal {
 		return err
 	}
 	return g.look(ctx, key, l, true)

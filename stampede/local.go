@@ -19,10 +19,12 @@ import (
 // the key is removed; the copy is compared and put, and the key removed, under the cache's lock for
 // the key. So either the put sees the new count, or the removal comes after the put.
 //
+// It is not generic: each type of value would have the compiler make a cache of its own.
+//
 // Every time in here is counted from base, on this pod's monotonic clock. A copy's times are counted
 // from before the step was sent that brought it, so no copy outlives what it is a copy of.
-type local[T any] struct {
-	cache *otter.Cache[string, *pocket[T]]
+type local struct {
+	cache *otter.Cache[string, *pocket]
 	base  time.Time
 	ttl   time.Duration // Local.TTL; zero: copies are for outages only
 	keep  bool          // the encoded form, too
@@ -35,9 +37,9 @@ type local[T any] struct {
 }
 
 // pocket is a copy. But for the atomics it never changes.
-type pocket[T any] struct {
+type pocket struct {
 	stamp    Stamp
-	value    T
+	value    any
 	data     []byte // nil unless kept
 	size     uint32 // of data, kept or not
 	standing standing
@@ -67,37 +69,37 @@ const (
 // mark is what a step knows of the drops before it begins.
 type mark struct{ drops, lost uint32 }
 
-func newLocal[T any](o *Options, early *earlyRefresh) *local[T] {
+func newLocal(o *Options, early *earlyRefresh) *local {
 	b := o.Local
 	if b.Entries == 0 {
 		return nil
 	}
-	c := &local[T]{base: time.Now(), ttl: b.TTL, keep: o.CopyOnRead, early: early, seed: maphash.MakeSeed()}
-	opts := &otter.Options[string, *pocket[T]]{MaximumSize: b.Entries}
+	c := &local{base: time.Now(), ttl: b.TTL, keep: o.CopyOnRead, early: early, seed: maphash.MakeSeed()}
+	opts := &otter.Options[string, *pocket]{MaximumSize: b.Entries}
 	if b.Bytes > 0 { // one bound for both: nothing counts for less than its share
 		c.bound = uint64(b.Bytes)
 		least := min(max(c.bound/uint64(b.Entries), 1), math.MaxUint32)
 		opts.MaximumSize, opts.MaximumWeight = 0, max(c.bound, least*uint64(b.Entries))
-		opts.Weigher = func(key string, p *pocket[T]) uint32 { return uint32(max(weight(key, p), least)) }
+		opts.Weigher = func(key string, p *pocket) uint32 { return uint32(max(weight(key, p), least)) }
 	}
 	c.cache = otter.Must(opts)
 	return c
 }
 
 // weight is about what a copy costs in bytes.
-func weight[T any](key string, p *pocket[T]) uint64 {
+func weight(key string, p *pocket) uint64 {
 	const beside = 256 // the pocket, and what the cache needs for it
 	return min(uint64(len(key))+uint64(p.size)+beside, math.MaxUint32)
 }
 
-func (c *local[T]) now() time.Duration { return time.Since(c.base) }
+func (c *local) now() time.Duration { return time.Since(c.base) }
 
-func (c *local[T]) dropsOf(key string) *atomic.Uint32 {
+func (c *local) dropsOf(key string) *atomic.Uint32 {
 	return &c.drops[maphash.String(c.seed, key)%uint64(len(c.drops))]
 }
 
 // hit returns a copy to serve without asking the store, and the time.
-func (c *local[T]) hit(key string) (p *pocket[T], now time.Duration) {
+func (c *local) hit(key string) (p *pocket, now time.Duration) {
 	if c == nil || c.ttl == 0 {
 		return nil, 0
 	}
@@ -116,7 +118,7 @@ func (c *local[T]) hit(key string) (p *pocket[T], now time.Duration) {
 const checkEvery = 20 * time.Millisecond
 
 // due says whether to ask the store behind now, and takes it that this is done.
-func (p *pocket[T]) due(now time.Duration) bool {
+func (p *pocket) due(now time.Duration) bool {
 	if now < p.check {
 		return false
 	}
@@ -125,7 +127,7 @@ func (p *pocket[T]) due(now time.Duration) bool {
 }
 
 // begin is called before a step that may bring a copy of key; put is given what it returns.
-func (c *local[T]) begin(key string) mark {
+func (c *local) begin(key string) mark {
 	if c == nil {
 		return mark{}
 	}
@@ -133,7 +135,7 @@ func (c *local[T]) begin(key string) mark {
 }
 
 // has says whether there is a copy that could be served if the store did not answer.
-func (c *local[T]) has(key string) bool {
+func (c *local) has(key string) bool {
 	if c == nil {
 		return false
 	}
@@ -142,7 +144,7 @@ func (c *local[T]) has(key string) bool {
 }
 
 // put keeps what a step brought that began at the given time.
-func (c *local[T]) put(key string, e *Entry, v T, begun time.Time, m mark, how standing) {
+func (c *local) put(key string, e *Entry, v any, begun time.Time, m mark, how standing) {
 	if c == nil {
 		return
 	}
@@ -151,7 +153,7 @@ func (c *local[T]) put(key string, e *Entry, v T, begun time.Time, m mark, how s
 	}
 	p := c.pocket(e, v, begun.Sub(c.base), m, how)
 	fits := c.bound == 0 || weight(key, p) <= c.bound
-	c.cache.Compute(key, func(old *pocket[T], found bool) (*pocket[T], otter.ComputeOp) {
+	c.cache.Compute(key, func(old *pocket, found bool) (*pocket, otter.ComputeOp) {
 		switch {
 		case c.dropsOf(key).Load() != m.drops:
 			return nil, otter.CancelOp
@@ -170,8 +172,8 @@ func (c *local[T]) put(key string, e *Entry, v T, begun time.Time, m mark, how s
 	})
 }
 
-func (c *local[T]) pocket(e *Entry, v T, read time.Duration, m mark, how standing) *pocket[T] {
-	p := &pocket[T]{stamp: e.Stamp, value: v, size: uint32(min(len(e.Data), math.MaxUint32)), standing: how, notFound: e.NotFound,
+func (c *local) pocket(e *Entry, v any, read time.Duration, m mark, how standing) *pocket {
+	p := &pocket{stamp: e.Stamp, value: v, size: uint32(min(len(e.Data), math.MaxUint32)), standing: how, notFound: e.NotFound,
 		mark: m, read: read, stale: read + e.FreshFor(), end: read + e.Left, ttl: e.TTL}
 	if c.keep {
 		p.data = e.Data
@@ -193,7 +195,7 @@ func (c *local[T]) pocket(e *Entry, v T, read time.Duration, m mark, how standin
 
 // get returns a copy to serve because the store does not answer, and whether this is the time to load
 // it behind: rarely, since without the store each pod loads for itself, and not all keys at once.
-func (c *local[T]) get(key string) (p *pocket[T], reload bool) {
+func (c *local) get(key string) (p *pocket, reload bool) {
 	if c == nil {
 		return nil, false
 	}
@@ -224,11 +226,11 @@ func rarely(ttl time.Duration) time.Duration {
 }
 
 // gone forgets a copy of something that is not in the store any more.
-func (c *local[T]) gone(key string) {
+func (c *local) gone(key string) {
 	if c == nil {
 		return
 	}
-	c.cache.ComputeIfPresent(key, func(old *pocket[T]) (*pocket[T], otter.ComputeOp) {
+	c.cache.ComputeIfPresent(key, func(old *pocket) (*pocket, otter.ComputeOp) {
 		if old.standing == unstored {
 			return nil, otter.CancelOp
 		}
@@ -237,7 +239,7 @@ func (c *local[T]) gone(key string) {
 }
 
 // drop forgets a copy because its key has changed.
-func (c *local[T]) drop(key string) {
+func (c *local) drop(key string) {
 	if c == nil {
 		return
 	}
@@ -247,18 +249,8 @@ func (c *local[T]) drop(key string) {
 
 // missed is called when keys may have changed without a word: until the store has been asked again, no
 // copy is served unless the store does not answer.
-func (c *local[T]) missed() {
+func (c *local) missed() {
 	if c != nil {
 		c.lost.Add(1)
 	}
-}
-
-// result makes a result of a copy.
-func (p *pocket[T]) result(now time.Duration, from Source) Result[T] {
-	fresh := p.stale - now
-	r := Result[T]{Value: p.value, From: from, Freshness: Fresh, FreshFor: fresh, Shared: true, Stored: from == FromLocal, Age: max(p.ttl-fresh, 0)}
-	if fresh <= 0 {
-		r.Freshness = Stale
-	}
-	return r
 }

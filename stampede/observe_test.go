@@ -3,6 +3,7 @@ package stampede_test
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -83,8 +84,18 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 					get(t.Context(), c.Guard, "local", value(1)).is(t, 1, 0)
 				}
 				time.Sleep(2 * time.Second)
-				synctest.Wait()
+				b.SetMode(stampede.Bypass)
+				get(t.Context(), b.Guard, "k", value(1)).is(t, 1, 0)
+				b.SetMode(stampede.Normal)
+				o.Local.TTL, o.Policy.Beta = 0, 1000
+				d := newPod(t, store, o)
+				get(t.Context(), d.Guard, "early", slowly(100*time.Millisecond, 1)).is(t, 1, 100*time.Millisecond)
+				for range 40 {
+					time.Sleep(steady.TTL / 2)
+					get(t.Context(), d.Guard, "early", slowly(100*time.Millisecond, 1)).is(t, 1, 0)
+				}
 
+				synctest.Wait()
 				rec.mu.Lock()
 				defer rec.mu.Unlock()
 				for k := stampede.EventHit; k < stampede.EventStoreDown; k++ {
@@ -92,19 +103,20 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 						t.Errorf("no event %v", k)
 					}
 				}
-				s, z, l := a.Stats(), b.Stats(), c.Stats()
+				s := total(a.Stats(), b.Stats(), c.Stats(), d.Stats())
 				for kind, n := range map[stampede.EventKind]uint64{
-					stampede.EventHit: s.Hits + z.Hits + l.Hits, stampede.EventLocalHit: l.LocalHits, stampede.EventStale: s.Stale + z.Stale + l.Stale, stampede.EventCopy: s.Copies + z.Copies + l.Copies,
-					stampede.EventMiss: s.Misses + z.Misses + l.Misses, stampede.EventIfError: s.IfError + z.IfError + l.IfError, stampede.EventWaited: s.Waited + z.Waited + l.Waited,
-					stampede.EventWaitedForPod: s.WaitedForPod + z.WaitedForPod + l.WaitedForPod, stampede.EventAgain: s.Again + z.Again + l.Again,
-					stampede.EventLoad: s.Loads + z.Loads + l.Loads, stampede.EventLoaded: s.Loaded + z.Loaded + l.Loaded, stampede.EventLoadFailed: s.LoadsFailed + z.LoadsFailed + l.LoadsFailed,
-					stampede.EventLoadPanicked: s.LoadsPanicked + z.LoadsPanicked + l.LoadsPanicked, stampede.EventLoadTimedOut: s.LoadsTimedOut + z.LoadsTimedOut + l.LoadsTimedOut,
-					stampede.EventLeaseWon: s.LeasesWon + z.LeasesWon + l.LeasesWon, stampede.EventLeaseHeld: s.LeasesHeld + z.LeasesHeld + l.LeasesHeld,
-					stampede.EventLeaseRenewed: s.LeasesRenewed + z.LeasesRenewed + l.LeasesRenewed, stampede.EventLeaseLost: s.LeasesLost + z.LeasesLost + l.LeasesLost,
-					stampede.EventLeaseGone: s.LeasesGone + z.LeasesGone + l.LeasesGone, stampede.EventCommitted: s.Committed + z.Committed + l.Committed,
-					stampede.EventRefused: s.Refused + z.Refused + l.Refused, stampede.EventNotStored: s.NotStored + z.NotStored + l.NotStored,
-					stampede.EventBackOff: s.BackOffs + z.BackOffs + l.BackOffs, stampede.EventOverloaded: s.Overloaded + z.Overloaded + l.Overloaded,
-					stampede.EventBadEntry: s.BadEntries + z.BadEntries + l.BadEntries, stampede.EventTrouble: s.Trouble + z.Trouble + l.Trouble,
+					stampede.EventHit: s.Hits, stampede.EventLocalHit: s.LocalHits, stampede.EventStale: s.Stale, stampede.EventCopy: s.Copies,
+					stampede.EventMiss: s.Misses, stampede.EventIfError: s.IfError, stampede.EventWaited: s.Waited,
+					stampede.EventWaitedForPod: s.WaitedForPod, stampede.EventAgain: s.Again,
+					stampede.EventLoad: s.Loads, stampede.EventLoaded: s.Loaded, stampede.EventLoadFailed: s.LoadsFailed,
+					stampede.EventLoadPanicked: s.LoadsPanicked, stampede.EventLoadTimedOut: s.LoadsTimedOut,
+					stampede.EventLeaseWon: s.LeasesWon, stampede.EventLeaseHeld: s.LeasesHeld,
+					stampede.EventLeaseRenewed: s.LeasesRenewed, stampede.EventLeaseLost: s.LeasesLost,
+					stampede.EventLeaseGone: s.LeasesGone, stampede.EventCommitted: s.Committed,
+					stampede.EventRefused: s.Refused, stampede.EventNotStored: s.NotStored,
+					stampede.EventBackOff: s.BackOffs, stampede.EventOverloaded: s.Overloaded,
+					stampede.EventBadEntry: s.BadEntries, stampede.EventTrouble: s.Trouble,
+					stampede.EventBypass: s.Bypassed, stampede.EventShortTTL: s.ShortTTL,
 				} {
 					if int(n) != rec.seen[kind] {
 						t.Errorf("%v: %d counted, %d told", kind, n, rec.seen[kind])
@@ -113,6 +125,20 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// total adds up counts.
+func total(all ...stampede.Stats) (sum stampede.Stats) {
+	to := reflect.ValueOf(&sum).Elem()
+	for _, s := range all {
+		from := reflect.ValueOf(s)
+		for i := range from.NumField() {
+			if f := to.Field(i); f.CanUint() {
+				f.SetUint(f.Uint() + from.Field(i).Uint())
+			}
+		}
+	}
+	return sum
 }
 
 func TestGuardsOfOneNameWithDifferentTypesMissAndSaySoOnce(t *testing.T) {

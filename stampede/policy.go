@@ -36,6 +36,11 @@ type Policy struct {
 	// Prevention", Vattani, Chierichetti and Lowenstein, VLDB 2015). Above 1 earlier, below 1 later.
 	// Never before half of TTL. Entries written by Set have no load duration and are not refreshed
 	// early. Default 1.
+	//
+	// In a fleet of n pods the first load starts about Beta times the load's usual duration times ln n
+	// before the end. Where that is mostly more than half of TTL, TTL is short for such loads: the source
+	// is asked twice as often as TTL says. The guard says so once, by EventShortTTL and to the Logger; a
+	// longer TTL or a smaller Beta helps. See docs/early-refresh.md.
 	Beta float64
 }
 
@@ -77,6 +82,19 @@ type Options struct {
 	// nothing is loaded: stale values are served, other callers get ErrOverloaded. Default 64;
 	// negative: no bound.
 	MaxAbandoned int
+
+	// MaxLoads bounds the loads of this guard that run at a time in this pod, also while the store does not
+	// answer. Over it, stale values are served and not loaded behind; callers with nothing to be served wait
+	// for their turn, and for what another pod may store meanwhile, for up to WaitTimeout, then get
+	// ErrOverloaded. A loader that was given up counts for MaxAbandoned, not here. Default, and negative: no
+	// bound.
+	MaxLoads int
+	// FleetLoads bounds in the same way the loads that run at a time in all pods together. It costs each
+	// load two requests to the store, and more when it is near its bound. All pods should have the same. A
+	// pod that died keeps its part for one Lease. It does not hold while the store does not answer, nor
+	// for loads that callers run for themselves, after Load.DoNotShare, say. Default, and negative: no
+	// bound.
+	FleetLoads int
 
 	// StoreBudget is how long the store may keep a caller of Get or Fetch waiting, over all steps of
 	// the call, before it is done without. A store may allow a single step less: with redisstore no
@@ -190,6 +208,8 @@ func (o Options) withDefaults() Options {
 	o.WaitTimeout = or(o.WaitTimeout, o.LoadTimeout)
 	o.Lease = or(o.Lease, time.Second)
 	o.MaxAbandoned = or(o.MaxAbandoned, 64)
+	o.MaxLoads = or(o.MaxLoads, 0)
+	o.FleetLoads = or(o.FleetLoads, 0)
 	o.StoreBudget = or(o.StoreBudget, 250*time.Millisecond)
 	o.CopyBudget = or(o.CopyBudget, 25*time.Millisecond)
 	o.Local.TTL = or(o.Local.TTL, 0)

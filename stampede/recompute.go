@@ -86,6 +86,7 @@ type job[T any] struct {
 	k    Key
 	load loader[T]
 	q    ask[T]
+	seat *seat // for its load; nil: none yet
 }
 
 // recompute does the job of a flight, on the flight's goroutine.
@@ -106,20 +107,27 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 // do elects, and then leads, follows or does without.
 func (j *job[T]) do() outcome[T] {
 	g, q, key := j.g, &j.q, j.k.Key
-	if q.trouble || q.unsure || q.losses >= maxLosses {
-		return j.loadAlone(Stamp{})
-	}
 	var w vigil
 	defer func() {
+		j.stand()
 		if took := w.end(); took > 0 {
 			g.events.emit(EventWaitedForPod, key, took, nil)
 		}
 	}()
+	switch m := g.mode.now(); {
+	case m != Normal && !q.wait: // its value would not be stored
+		return outcome[T]{}
+	case m != Normal || q.trouble || q.unsure || q.losses >= maxLosses:
+		return j.loadAlone(&w, Stamp{})
+	}
 	for {
+		if out, ok := j.sit(&w, true); !ok {
+			return out
+		}
 		m, now, asked := g.local.begin(key), time.Now(), j.f.Mark()
 		el, err := j.elect(w.watch == nil)
 		if err != nil {
-			return j.withoutStore()
+			return j.withoutStore(&w)
 		}
 		r := g.open(key, &el.Entry)
 		fr := servable(&el.Entry)
@@ -160,9 +168,12 @@ func (j *job[T]) do() outcome[T] {
 		case el.Role == RolePass && el.Unshared:
 			return outcome[T]{kind: loadSelf}
 		case el.Role != RoleFollower: // the last load brought nothing: beside others, and the first one is stored
-			return j.loadAlone(el.Lease)
+			return j.loadAlone(&w, el.Lease)
 		case w.told || g.orphans.active(key, el.Lease):
-			return j.loadAlone(Stamp{})
+			return j.loadAlone(&w, Stamp{})
+		}
+		j.stand()
+		switch {
 		case g.follow(&w, j.f, key, &el, q.since):
 			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
 				return out
@@ -177,7 +188,7 @@ func (j *job[T]) do() outcome[T] {
 		case g.opts.OnWaitTimeout == FailWait:
 			return gaveError[T](fmt.Errorf("%w: %q after %v", ErrWaitTimeout, key, g.opts.WaitTimeout))
 		default:
-			return j.loadAlone(Stamp{})
+			return j.loadAlone(&w, Stamp{})
 		}
 	}
 }
@@ -236,7 +247,7 @@ func (j *job[T]) elect(first bool) (Election, error) {
 
 // withoutStore goes on when an election was not answered. Who waits is served: with a copy, or by a load
 // without a lease. A load behind is put off, since all pods are in the same trouble.
-func (j *job[T]) withoutStore() outcome[T] {
+func (j *job[T]) withoutStore(w *vigil) outcome[T] {
 	g, q := j.g, &j.q
 	if !q.wait {
 		g.holds.put(j.k.Key, q.seen, g.opts.Lease+rand.N(g.opts.Lease), false)
@@ -247,7 +258,7 @@ func (j *job[T]) withoutStore() outcome[T] {
 			return out
 		}
 	}
-	return j.loadAlone(Stamp{})
+	return j.loadAlone(w, Stamp{})
 }
 
 // lead runs the load under the lease, keeps the lease meanwhile, and commits.
@@ -270,6 +281,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	dog := renew.Start(j.ctx, g.opts.Lease/3, func(ctx context.Context) bool { return j.renew(ctx, lease, r) })
 	finished := g.await(r)
 	dog.Stop()
+	j.stand()
 	if !finished {
 		return j.givenUp(r, lease, &el.Entry)
 	}
@@ -283,6 +295,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		return gaveError[T](err)
 	}
 	g.background(j.q.wait, nil)
+	j.learn(&el.Entry, &r.e)
 	out := loaded(r, err, loadBegan)
 	if r.said.dontStore || r.bad != nil {
 		if r.bad != nil {
@@ -436,8 +449,11 @@ func (j *job[T]) givenUp(r *run[T], lease Stamp, e *Entry) outcome[T] {
 // loadAlone loads for the callers of this pod, without a lease. Under a marker, which an election was
 // answered with, the first of such loads in the fleet is stored: as long as the marker stands, nothing
 // was committed, deleted, set or expired since the load began.
-func (j *job[T]) loadAlone(marker Stamp) outcome[T] {
+func (j *job[T]) loadAlone(w *vigil, marker Stamp) outcome[T] {
 	g, key := j.g, j.k.Key
+	if out, ok := j.sit(w, false); !ok {
+		return out
+	}
 	about := &Load[T]{key: key, reason: j.q.reason,
 		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf}) }}
 	m := g.local.begin(key)

@@ -86,6 +86,7 @@ func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], al
 // pack makes the entry that is to be stored, if there is one.
 func (g *Guard[T]) pack(r *run[T]) {
 	r.said = r.about.finish()
+	r.said.dontStore = r.said.dontStore || g.mode.now() != Normal
 	p := &g.opts.Policy
 	switch {
 	case r.err == nil:
@@ -224,9 +225,18 @@ func withLoading(ctx context.Context, at place, key string, done <-chan struct{}
 // isLoading says whether ctx is part of a load of this key that goes on: to wait for it would be to
 // wait for oneself.
 func isLoading(ctx context.Context, at place, key string) bool {
+	return isPart(ctx, func(l *link) bool { return l.key == key && l.place == at })
+}
+
+// partOfLoad says whether ctx is part of a load of any key of the guard.
+func partOfLoad(ctx context.Context, at place) bool {
+	return isPart(ctx, func(l *link) bool { return l.place == at })
+}
+
+func isPart(ctx context.Context, of func(*link) bool) bool {
 	l, _ := ctx.Value(linkKey{}).(*link)
 	for ; l != nil; l = l.up {
-		if l.key != key || l.place != at {
+		if !of(l) {
 			continue
 		}
 		select {

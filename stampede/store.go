@@ -133,7 +133,7 @@ type Entry struct {
 	NotFound bool          // the loader said that there is no such thing; there is neither Data nor Value
 	Expired  bool          // by Expire; set by the store
 	Type     uint64        // check of the Go type and codec
-	Took     time.Duration // of the load
+	Took     time.Duration // of loads, smoothed over those of earlier versions
 
 	TTL          time.Duration // fresh for so long after it was written
 	StaleFor     time.Duration // served stale for so long after TTL

@@ -96,7 +96,7 @@ func (c *changers) judge(t *testing.T, w wants, from, to time.Time) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := map[string]int{}
+	seen, failed := map[string]int{}, map[string]int{}
 	for _, x := range c.all {
 		if x.ended.Sub(x.begun) > writeBound+250*time.Millisecond+3*x.late && !machine.busy(from, to) {
 			t.Errorf("%s: %s took %v", x.pod, x.what, x.ended.Sub(x.begun))
@@ -109,14 +109,19 @@ func (c *changers) judge(t *testing.T, w wants, from, to time.Time) {
 		switch {
 		case wanted == fails && x.err == nil:
 			t.Errorf("%s: %s returned nil in the middle of the trouble, %v after it began", x.pod, x.what, x.begun.Sub(from))
-		case wanted == works && x.err != nil && x.late < copyBudget:
-			// Not while the machine is late, nor soon after: the breaker may have opened.
-			t.Errorf("%s: %s returned %v", x.pod, x.what, x.err)
+		case wanted == works && x.err != nil:
+			failed[x.what]++
+			if machine.late(from, to) < copyBudget { // else the breaker may have opened
+				t.Errorf("%s: %s returned %v", x.pod, x.what, x.err)
+			}
 		}
 	}
 	for _, what := range []string{"Set", "Delete", "Expire", "Peek"} {
 		if seen[what] == 0 {
 			t.Errorf("%s was never called during the trouble", what)
+		}
+		if 2*failed[what] > seen[what] && !machine.busy(from, to) {
+			t.Errorf("%s failed %d times of %d during the trouble", what, failed[what], seen[what])
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if !given("test.parallel") {
 		// Most of the time the tests wait for real clocks, so more of them fit on a machine than it has cores.
-		_ = flag.Set("test.parallel", "4")
+		_ = flag.Set("test.parallel", parallel)
 	}
 	redis.SetLogger(mute{})
 	goleak.VerifyTestMain(metered{shared.Around(m)})

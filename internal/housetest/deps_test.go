@@ -23,6 +23,11 @@ var (
 		"golang.org/x/sync/semaphore",
 		"golang.org/x/sync/singleflight",
 	}
+	s2Deps = []string{
+		"github.com/klauspost/compress/internal/le",
+		"github.com/klauspost/compress/internal/race",
+		"github.com/klauspost/compress/s2",
+	}
 	redisDeps = []string{
 		"github.com/cespare/xxhash/v2",
 		"github.com/redis/go-redis/v9",
@@ -40,6 +45,7 @@ var allowed = []struct {
 }{
 	{"stampede", guardDeps, []string{"internal/..."}},
 	{"stampede/redisstore", slices.Concat(guardDeps, redisDeps), []string{"stampede", "internal/..."}},
+	{"stampede/s2codec", slices.Concat(guardDeps, s2Deps), []string{"stampede", "internal/..."}},
 	{"stampede/lock", slices.Concat(guardDeps, redisDeps), []string{"stampede", "internal/..."}},
 }
 
@@ -78,6 +84,7 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		"example":             {"example/..."},
 		"stampede/redisstore": {"stampede/redisstore/...", "example/..."},
 		"stampede/lock":       {"stampede/lock/...", "example/..."},
+		"stampede/s2codec":    {"stampede/s2codec/...", "example/..."},
 	}
 	out := command(t, root, "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	for line := range strings.Lines(out) {

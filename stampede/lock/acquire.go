@@ -112,10 +112,13 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 		defer timer.Stop()
 		limit = timer.C
 	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	asked := a.tries > 0 // just now
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
 	turn := w.turn
+	asked := a.tries > 0 // just now
+	if w.first {
+		turn = nil
+	}
 	for {
 		var holder *Lock
 		var heard, stands <-chan struct{}
@@ -135,15 +138,15 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 			if sure {
 				stands = nil
 			}
-			timer.Reset(a.nextPause(holder, sure))
+			again.Reset(a.nextPause(holder, sure))
 		}
 		select {
-		case <-turn:
-			turn = nil
+		case <-turn: // who was first may have left without asking, when it was told to
+			turn, asked = nil, false
 		case <-w.wake: // a lock of this process has ended
 		case <-heard: // one elsewhere has, or the subscription is lost
 		case <-stands:
-		case <-timer.C:
+		case <-again.C:
 		case <-ctx.Done():
 			return a.giveUp(ended(ctx))
 		case <-lk.ctx.Done():
@@ -154,6 +157,9 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 	}
 }
 
+// apart is how far those are spread, at most, who ask when a lease ends.
+const apart = 20 * time.Millisecond
+
 // nextPause is how long to wait for a sign before asking again without one.
 func (a *acquiring) nextPause(holder *Lock, told bool) time.Duration {
 	if holder != nil {
@@ -161,17 +167,17 @@ func (a *acquiring) nextPause(holder *Lock, told bool) time.Duration {
 	}
 	longest := a.lk.opt.Poll
 	shortest := longest / 12
-	switch {
-	case told:
-		longest *= 4
-		a.pause = longest/2 + rand.N(longest/2+1)
-	default: // decorrelated jitter
-		a.pause = min(longest, shortest+rand.N(max(3*a.pause-shortest, shortest)+1))
+	var pause time.Duration
+	if told && !errors.Is(a.last, ErrUnavailable) { // else nobody may be there to tell
+		a.pause, pause = 0, longest*2+rand.N(longest*2)
+	} else { // decorrelated jitter
+		a.pause = min(longest, shortest+rand.N(max(3*a.pause-shortest, shortest)))
+		pause = a.pause
 	}
 	if a.left > 0 { // who holds it may have died
-		return min(a.pause, a.left+rand.N(shortest+1))
+		pause = min(pause, a.left+rand.N(min(shortest, apart)))
 	}
-	return a.pause
+	return pause
 }
 
 // listen makes sure that somebody of ln listens to releases elsewhere. It returns what tells of them, and

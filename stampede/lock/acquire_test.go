@@ -298,7 +298,7 @@ func TestExtendDoesNotTakeALockThatIsGone(t *testing.T) {
 		t.Errorf("validity %v of the lost, %v of the new", l.Validity(), next.Validity())
 	}
 	must(t, next.Release(ctx))
-	only(t, next.Extend(ctx, time.Minute), lock.ErrMisuse)
+	only(t, next.Extend(ctx, time.Minute), lock.ErrReleased)
 
 	third, err := lk.TryAcquire(ctx, "job", time.Minute)
 	must(t, err)
@@ -397,7 +397,7 @@ func TestRenewalsRacingReleasesRaiseNoFalseLossAndLeaveNothing(t *testing.T) {
 				if err := l.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if err := <-extended; err != nil && !errors.Is(err, lock.ErrMisuse) {
+				if err := <-extended; err != nil && !errors.Is(err, lock.ErrReleased) {
 					t.Errorf("extending: %v", err)
 				}
 			}

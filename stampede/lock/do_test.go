@@ -123,7 +123,7 @@ func TestPausedHolderRunsBesideTheNextOne(t *testing.T) {
 	t.Parallel()
 	lk, rdb, o := single(t)
 	other := newLocker(t, o, rdb)
-	l, err := lk.TryAcquire(t.Context(), "job", 50*time.Millisecond) // never renewed, as in a paused process
+	l, err := lk.TryAcquire(t.Context(), "job", time.Second) // never renewed, as in a paused process
 	must(t, err)
 	err = other.Do(t.Context(), "job", time.Minute, func(ctx context.Context) error {
 		if f := lock.FromContext(ctx).Fence(); f <= l.Fence() {

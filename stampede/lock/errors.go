@@ -13,6 +13,9 @@ var (
 	ErrNotAcquired = errors.New("lock: held by another")
 	// ErrLost: the lock was held and is not any more. See [LostError].
 	ErrLost = errors.New("lock: lost")
+	// ErrReleased: the holder has released the lock. It is the cause of the ctx of a lock that was kept, and what
+	// further calls on the lock return.
+	ErrReleased = errors.New("lock: released")
 	// ErrUnavailable: Redis did not answer, or could not do what it was asked for. Who holds the lock is
 	// unknown. What was asked for may still be done; what that might grant is given back.
 	ErrUnavailable = errors.New("lock: Redis is not available")

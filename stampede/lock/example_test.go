@@ -204,19 +204,22 @@ func ExampleNew_redlock() {
 		panic(err)
 	}
 	defer lk.Close()
-	if err := lk.SeedFences(ctx, 0); err != nil { // once would be enough
+	if err := lk.InitFences(ctx); err != nil { // a step of setting the servers up
 		panic(err)
 	}
+	last := uint64(0)
 	for range 3 {
 		if err := lk.Do(ctx, "invoices", 10*time.Second, func(ctx context.Context) error {
-			fmt.Println(lock.FromContext(ctx).Fence())
+			fence := lock.FromContext(ctx).Fence()
+			fmt.Println("higher:", fence > last)
+			last = fence
 			return nil
 		}); err != nil {
 			panic(err)
 		}
 	}
 	// Output:
-	// 1
-	// 2
-	// 3
+	// higher: true
+	// higher: true
+	// higher: true
 }

@@ -9,3 +9,10 @@ func Waiting(lk *Locker, name string) int {
 	}
 	return 0
 }
+
+// Keepers returns how many keep l.
+func Keepers(l *Lock) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.keepers)
+}

@@ -38,8 +38,8 @@ func fencedFive(t *testing.T, args ...string) *masters {
 	return m
 }
 
-// Without a marked majority there are no numbers, and the error says so. Seeding is done once, by however many.
-func TestRedlockFencesMustBeSeeded(t *testing.T) {
+// Without a marked majority there are no numbers, and the error says so. They are begun once, by however many.
+func TestRedlockFencesMustBeBegun(t *testing.T) {
 	t.Parallel()
 	m := fencedFive(t)
 	ctx := t.Context()
@@ -54,7 +54,7 @@ func TestRedlockFencesMustBeSeeded(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, lk := range lockers {
 		wg.Go(func() {
-			if err := lk.SeedFences(ctx, 0); err != nil {
+			if err := lk.InitFences(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -65,8 +65,10 @@ func TestRedlockFencesMustBeSeeded(t *testing.T) {
 		redistest.Eventually(t, patient, func() bool { return r.next(ctx, lockers[i%4], "job") == nil })
 	}
 	only(t, lockers[0].SeedFences(ctx, 1<<53), lock.ErrMisuse)
+	only(t, lockers[0].SeedFences(ctx, 0), lock.ErrMisuse)
 	one, _, _ := single(t)
-	only(t, one.SeedFences(ctx, 0), lock.ErrMisuse)
+	only(t, one.InitFences(ctx), lock.ErrMisuse)
+	only(t, one.SeedFences(ctx, 1), lock.ErrMisuse)
 	// Names have numbers of their own, as long as the servers keep them apart.
 	l, err := lockers[0].TryAcquire(ctx, "other", time.Minute)
 	must(t, err)
@@ -80,7 +82,7 @@ func TestRedlockFencesGrowThoughServersForget(t *testing.T) {
 	m := fencedFive(t)
 	a, b := m.locker(t), m.locker(t)
 	ctx := t.Context()
-	must(t, a.SeedFences(ctx, 0))
+	must(t, a.InitFences(ctx))
 	r := &rising{t: t}
 	for i := range 10 {
 		must(t, m.servers[i%5].Kill())
@@ -103,6 +105,8 @@ func TestRedlockFencesGrowThoughServersForget(t *testing.T) {
 		return errors.Is(err, lock.ErrNoFences)
 	})
 	only(t, err, lock.ErrNoFences)
+	only(t, a.InitFences(ctx), lock.ErrNoFences) // it is not the first time
+	only(t, a.SeedFences(ctx, 0), lock.ErrMisuse)
 	must(t, a.SeedFences(ctx, r.last))
 	redistest.Eventually(t, patient, func() bool { return r.next(ctx, b, "job") == nil })
 }
@@ -113,9 +117,10 @@ func TestRedlockFencesDoNotTrustAnOldSnapshot(t *testing.T) {
 	m := fencedFive(t, "--dbfilename", "dump.rdb")
 	a := m.locker(t)
 	ctx := t.Context()
-	must(t, a.SeedFences(ctx, 0))
+	must(t, a.InitFences(ctx))
 	r := &rising{t: t}
 	redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
+	redistest.Eventually(t, patient, func() bool { return m.shares(t) == 0 }) // else they come back with the snapshot
 	for _, rdb := range m.direct[:3] {
 		must(t, rdb.Save(ctx).Err())
 	}
@@ -131,6 +136,7 @@ func TestRedlockFencesDoNotTrustAnOldSnapshot(t *testing.T) {
 	}
 	// Three of five are of yesterday.
 	redistest.Eventually(t, patient, func() bool { return errors.Is(r.next(ctx, a, "job"), lock.ErrNoFences) })
+	only(t, a.InitFences(ctx), lock.ErrNoFences)
 	must(t, a.SeedFences(ctx, r.last))
 	for range 5 {
 		redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
@@ -143,22 +149,23 @@ func TestRedlockFenceIsRaisedAboveWhatAnyServerOfTheMajorityKnows(t *testing.T) 
 	m := fencedFive(t)
 	a := m.locker(t)
 	ctx := t.Context()
-	must(t, a.SeedFences(ctx, 0))
+	must(t, a.InitFences(ctx))
 	r := &rising{t: t}
 	redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
+	high := r.last + 1000
 	// A number that a minority has accepted: its acquisition failed, or is under way.
 	for _, rdb := range m.direct[:2] {
 		redistest.Eventually(t, patient, func() bool { return rdb.Exists(ctx, m.opt.Name+":m").Val() == 1 })
 		epoch := rdb.HGet(ctx, m.opt.Name+":m", "e").Val()
-		must(t, rdb.Set(ctx, fenceKey(t, rdb, m.opt, "job"), epoch+":1000", time.Hour).Err())
-		must(t, rdb.HSet(ctx, m.opt.Name+":m", "t", 1000).Err())
+		must(t, rdb.Set(ctx, fenceKey(t, rdb, m.opt, "job"), epoch+":"+digits(high), time.Hour).Err())
+		must(t, rdb.HSet(ctx, m.opt.Name+":m", "t", digits(high)).Err())
 	}
 	redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
-	if r.last <= 1000 && r.last > 100 {
-		t.Errorf("fence %d", r.last)
-	}
 	for range 20 { // majorities differ, and meet
 		redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
+	}
+	if r.last <= high {
+		t.Errorf("fence %d, though two of five know %d", r.last, high)
 	}
 }
 
@@ -167,7 +174,7 @@ func TestRedlockAndItsFencesDoNotDependOnClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := time.Second
 		lk, nodes := bubbleFive(t, &lock.Options{Fences: true}, -10*s, -5*s, 0, 5*s, 10*s)
-		must(t, lk.SeedFences(t.Context(), 0))
+		must(t, lk.InitFences(t.Context()))
 		rs := []*rising{{t: t}, {t: t}, {t: t}}
 		for i := range 20 {
 			l, err := lk.TryAcquire(t.Context(), "job", 10*time.Second)

@@ -39,7 +39,25 @@ type history struct {
 	mu     sync.Mutex // protects what follows
 	holds  []hold
 	writes []write
+	given  uint64 // the highest number that anybody was given
 	end    uint64 // the number in the resource at the end
+}
+
+// grant notes a number.
+func (h *history) grant(fence uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.given = max(h.given, fence)
+}
+
+// mend is what an operator does when a majority of servers has forgotten the numbers.
+func (h *history) mend(lk *lock.Locker) {
+	h.mu.Lock()
+	above := h.given + 1000
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = lk.SeedFences(ctx, above)
 }
 
 // overlaps says what two held the lock at the same time.
@@ -139,9 +157,13 @@ func contend(t *testing.T, seed uint64, lockers []*lock.Locker, each int, resour
 				x := hold{who: who, asked: time.Since(base)}
 				l, err := lk.Acquire(ctx, "job", time.Duration(100+rnd.IntN(300))*time.Millisecond)
 				cancel()
+				if errors.Is(err, lock.ErrNoFences) {
+					h.mend(lk)
+				}
 				if err != nil {
 					continue
 				}
+				h.grant(l.Fence())
 				x.granted = time.Since(base)
 				deadline := x.granted + l.Validity()
 				x.fence = l.Fence()
@@ -269,7 +291,7 @@ func TestRedlockHistoriesUnderFaults(t *testing.T) {
 	m := fencedFive(t)
 	m.opt.NodeTimeout, m.opt.Timeout, m.opt.Poll = 100*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
 	lockers := []*lock.Locker{m.locker(t), m.locker(t), m.locker(t)}
-	redistest.Eventually(t, patient, func() bool { return lockers[0].SeedFences(t.Context(), 0) == nil })
+	redistest.Eventually(t, patient, func() bool { return lockers[0].InitFences(t.Context()) == nil })
 	stop := make(chan struct{})
 	var faults sync.WaitGroup
 	faults.Go(func() {

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,9 +12,15 @@ import (
 // Keep renews the lock until stop is called or it is released: each time a third of its lease is over. It
 // returns a ctx that is ctx's child and ends when the lock is lost, at the latest when it may be, that is when
 // its validity is over without a renewal; context.Cause then is a [*LostError]. It ends in the same way, with
-// reason HoldLimit, once the lock was held for Options.MaxHold. The end of ctx ends the child, but not the
-// renewals: the holder may need the lock to tidy up.
+// reason HoldLimit, once the lock was held for Options.MaxHold, and with reason Closed when the Locker is closed.
+// With Release it ends as well: the cause then is ErrReleased. The end of ctx ends the child, but not the renewals:
+// the holder may need the lock to tidy up. So call stop or Release, whatever happens.
 func (l *Lock) Keep(ctx context.Context) (held context.Context, stop func()) {
+	if !l.valid() {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(errNotAcquired)
+		return ctx, func() {}
+	}
 	k := &keeper{l: l}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, heldKey{}, &holding{l, holder(ctx)}))
 	k.cancel = cancel
@@ -28,7 +35,19 @@ func (l *Lock) Keep(ctx context.Context) (held context.Context, stop func()) {
 		return ctx, func() {}
 	}
 	k.start(ctx, deadline)
-	return ctx, func() { k.stop(); cancel(nil) }
+	return ctx, func() {
+		l.forget(k)
+		k.end(nil)
+	}
+}
+
+// forget takes out k, which has been stopped.
+func (l *Lock) forget(k *keeper) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.keepers, k); i >= 0 {
+		l.keepers = slices.Delete(l.keepers, i, i+1)
+	}
 }
 
 // keeper is the watchdog of a lock.
@@ -41,7 +60,7 @@ type keeper struct {
 	dog     *renew.Watchdog
 	expiry  *time.Timer // fires when the lock's validity is over
 	limit   *time.Timer // fires at Options.MaxHold; may be nil
-	unclose func() bool // no more care about the locker's end
+	unclose func()      // no more care about the locker's end
 	failed  bool        // the last renewal
 	why     error       // what it failed with
 }
@@ -58,7 +77,7 @@ func (k *keeper) start(ctx context.Context, deadline time.Time) {
 		k.limit = time.AfterFunc(m-time.Since(l.acquired), k.overLimit)
 	}
 	k.dog = renew.StartAt(ctx, k.dueFor(deadline), k.due, k.renew)
-	k.unclose = context.AfterFunc(l.lk.ctx, k.closed)
+	k.unclose = l.lk.whenClosed(k.closed)
 }
 
 // dueFor is when a lock that ends at deadline is to be renewed: counted from there, so that what was late
@@ -125,34 +144,42 @@ func (k *keeper) expire() {
 	_ = k.l.lose(Expired, why)
 }
 
-func (k *keeper) overLimit() { k.part(HoldLimit) }
-func (k *keeper) closed()    { k.part(Closed) }
+// overLimit ends the ctx and the renewals. The lock is held for the rest of its lease, whose end is a loss.
+func (k *keeper) overLimit() {
+	k.mu.Lock()
+	k.dog.Stop()
+	k.mu.Unlock()
+	k.part(HoldLimit)
+}
 
-// part ends the ctx and the renewals. The lock is held for the rest of its lease.
+// closed ends all. The lock is held for the rest of its lease.
+func (k *keeper) closed() {
+	k.stop()
+	k.part(Closed)
+}
+
+// part ends the ctx of a lock that is held for the rest of its lease.
 func (k *keeper) part(why Reason) {
 	l := k.l
 	l.mu.Lock()
-	e := &LostError{Name: l.Name(), Reason: why, Held: l.deadline, Found: time.Now()}
 	if l.over() != nil {
 		l.mu.Unlock()
 		return
 	}
+	e := &LostError{Name: l.Name(), Reason: why, Held: l.deadline, Found: time.Now()}
+	told := l.told
+	l.told = true
 	l.mu.Unlock()
-	k.mu.Lock()
-	if k.stopped {
-		k.mu.Unlock()
-		return
-	}
-	k.dog.Stop()
-	k.mu.Unlock()
 	k.cancel(e)
-	l.lk.events.emit(Event{Kind: EventLost, Lock: l.Name(), Err: e})
+	if !told {
+		l.lk.events.emit(Event{Kind: EventLost, Lock: l.Name(), Err: e})
+	}
 }
 
 // end ends all, and the ctx with a cause.
-func (k *keeper) end(lost *LostError) {
+func (k *keeper) end(cause error) {
 	k.stop()
-	k.cancel(lost)
+	k.cancel(cause)
 }
 
 // stop ends all but the ctx.

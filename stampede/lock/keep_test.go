@@ -307,7 +307,7 @@ func TestKeepOfALostOrReleasedLockEndsAtOnce(t *testing.T) {
 		must(t, l.Release(t.Context()))
 		ctx, stop = l.Keep(t.Context())
 		defer stop()
-		wantErr(t, context.Cause(ctx), lock.ErrMisuse)
+		wantErr(t, context.Cause(ctx), lock.ErrReleased)
 	})
 }
 
@@ -316,5 +316,107 @@ func TestObserverMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lk, _ := bubbleLocker(t, &lock.Options{Observer: lock.ObserverFunc(func(lock.Event) { panic("observer") })})
 		must(t, lk.Do(t.Context(), "job", 3*time.Second, func(context.Context) error { return nil }))
+	})
+}
+
+func TestReleaseEndsTheContextOfAKeptLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, _ := bubbleLocker(t, nil)
+		l, err := lk.Acquire(t.Context(), "job", 3*time.Second)
+		must(t, err)
+		ctx, stop := l.Keep(t.Context())
+		defer stop()
+		must(t, l.Release(t.Context()))
+		only(t, context.Cause(ctx), lock.ErrReleased)
+		// By fn itself, too; that is no loss, and what fn returns is returned.
+		boom := errors.New("boom")
+		if err := lk.Do(t.Context(), "job", 3*time.Second, func(ctx context.Context) error {
+			must(t, lock.FromContext(ctx).Release(ctx))
+			only(t, context.Cause(ctx), lock.ErrReleased)
+			return boom
+		}); err != boom {
+			t.Errorf("error %v", err)
+		}
+		if s := lk.Stats(); s.Lost != 0 || s.Released != 2 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}
+
+func TestStoppedKeepersAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, _ := bubbleLocker(t, nil)
+		l, err := lk.Acquire(t.Context(), "job", 3*time.Second)
+		must(t, err)
+		kept, stop := l.Keep(t.Context())
+		for range 10 {
+			ctx, stop := l.Keep(t.Context())
+			stop()
+			wantErr(t, context.Cause(ctx), context.Canceled)
+			stop()
+		}
+		if n := lock.Keepers(l); n != 1 {
+			t.Errorf("%d keepers", n)
+		}
+		time.Sleep(time.Minute)
+		must(t, kept.Err())
+		stop()
+		must(t, l.Release(t.Context()))
+	})
+}
+
+// However many keep a lock, and whatever comes after the first sign, its loss is told once.
+func TestLossIsToldOnce(t *testing.T) {
+	for name, lose := range map[string]func(*bubbleNode){
+		"hold limit": func(*bubbleNode) {},
+		"silence":    func(n *bubbleNode) { n.down.Store(true) },
+		"gone":       func(n *bubbleNode) { n.FlushAll() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			seen := &log{}
+			lk, n := bubbleLocker(t, &lock.Options{MaxHold: 10 * time.Second, Observer: seen})
+			l, err := lk.Acquire(t.Context(), "job", 3*time.Second)
+			must(t, err)
+			a, stopA := l.Keep(t.Context())
+			b, stopB := l.Keep(t.Context())
+			lose(n)
+			time.Sleep(time.Minute) // the lease ends, too
+			wantErr(t, context.Cause(a), lock.ErrLost)
+			wantErr(t, context.Cause(b), lock.ErrLost)
+			n.down.Store(false)
+			wantErr(t, l.Release(t.Context()), lock.ErrLost)
+			stopA()
+			stopB()
+			if s := lk.Stats(); s.Lost != 1 || strings.Count(seen.String(), "lost") != 1 {
+				t.Errorf("%s: stats %+v, events %s", name, s, seen)
+			}
+		})
+	}
+}
+
+// What a Close ends is told before it returns; after that the observer is left alone.
+func TestObserverIsNotCalledAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, seen := newBubbleNode(t, 0), &log{}
+		lk, err := lock.New(&lock.Options{Observer: seen}, n.client(t, "127.0.0.1:1"))
+		must(t, err)
+		l, err := lk.Acquire(t.Context(), "job", 3*time.Second)
+		must(t, err)
+		_, stop := l.Keep(t.Context())
+		defer stop()
+		must(t, lk.Close())
+		if got := seen.String(); got != "acquired lost" {
+			t.Errorf("events %s", got)
+		}
+		time.Sleep(time.Minute)
+		late, stopLate := l.Keep(t.Context())
+		defer stopLate()
+		synctest.Wait()
+		wantErr(t, context.Cause(late), lock.ErrLost)
+		_ = l.Extend(t.Context(), time.Minute)
+		_ = l.Release(t.Context())
+		if got := seen.String(); got != "acquired lost" {
+			t.Errorf("events %s", got)
+		}
 	})
 }

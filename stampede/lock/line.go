@@ -21,8 +21,9 @@ type line struct {
 }
 
 type waiter struct {
-	turn chan struct{} // closed when it is at its turn
-	wake chan struct{} // a lock of this process was released or lost
+	first bool          // it was at its turn when it came
+	turn  chan struct{} // closed when it is at its turn
+	wake  chan struct{} // a lock of this process was released or lost
 }
 
 // join puts a new waiter at the end of the line.
@@ -36,9 +37,7 @@ func (ls *lines) join(name string) (*line, *waiter) {
 		ls.all[name] = ln
 	}
 	ln.waiters = append(ln.waiters, w)
-	if len(ln.waiters) == 1 {
-		close(w.turn)
-	}
+	w.first = len(ln.waiters) == 1
 	return ln, w
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/herdgate/herdgate/internal/leases"
 )
 
-// Lock is a lock that was acquired. It may be used, and released, on any goroutine.
+// Lock is a lock that was acquired. It may be used, and released, on any goroutine. Nil, and one that was not
+// made by a [Locker], is a lock that is not held: what can fail does so with ErrMisuse.
 type Lock struct {
 	lk       *Locker
 	keys     *keys
@@ -20,32 +21,63 @@ type Lock struct {
 	acquired time.Time
 
 	mu       sync.Mutex // protects what follows
-	one      [1]string  // stamps of a lock on one server
-	stamps   []string   // for each server, what it granted; empty where that is not known
-	unsure   []bool     // for each of several servers, whether a request without an answer may still be granted
+	one      [1]share   // shares of a lock on one server
+	shares   []share    // for each server
 	held     time.Time  // when the last request was sent that a server, or a majority, granted
 	deadline time.Time  // until when the holder may count on it
+	latest   time.Time  // until when a server may hold it, be it by a request that got no answer
 	released bool
 	lost     *LostError
+	told     bool // that it is lost, or soon will be
 	keepers  []*keeper
 }
 
+// share is what is known of a lock on a server.
+type share struct {
+	stamp  string    // what it granted; empty where that is not known
+	asked  time.Time // when that was asked for
+	unsure bool      // a request without an answer may still be granted
+}
+
+// valid says whether l was acquired, ever.
+func (l *Lock) valid() bool { return l != nil && l.lk != nil }
+
+var errNotAcquired = fmt.Errorf("%w: the Lock was not made by a Locker", ErrMisuse)
+
 // Name returns the lock's name.
-func (l *Lock) Name() string { return l.keys.name }
+func (l *Lock) Name() string {
+	if !l.valid() {
+		return ""
+	}
+	return l.keys.name
+}
 
 // Token returns what this acquisition is known by, in hexadecimal: random, and never used twice.
-func (l *Lock) Token() string { return hex.EncodeToString([]byte(l.token)) }
+func (l *Lock) Token() string {
+	if !l.valid() {
+		return ""
+	}
+	return hex.EncodeToString([]byte(l.token))
+}
 
 // Fence returns the fencing number of this acquisition: higher than that of any acquisition of the same
 // lock that had returned before this one was asked for. Hand it to the resource that the lock protects,
 // which must refuse what carries a lower number than it has seen: see [SetFenced] and docs/locks.md. It is 0
 // only for a lock on several servers without Options.Fences.
-func (l *Lock) Fence() uint64 { return l.fence }
+func (l *Lock) Fence() uint64 {
+	if !l.valid() {
+		return 0
+	}
+	return l.fence
+}
 
 // Validity returns for how much longer the holder may count on the lock, by its own monotonic clock, if
 // nothing happens: 0 or less when it is over. That is no promise: while a process is paused, between the look
 // at the clock and what is done next, any time can pass. Where that matters, let the resource check Fence.
 func (l *Lock) Validity() time.Duration {
+	if !l.valid() {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.released || l.lost != nil {
@@ -59,16 +91,18 @@ func (l *Lock) Validity() time.Duration {
 // it is unknown whether it was extended, the lock is held for as long as before, and Extend may be tried
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if ttl < MinLease {
-		return about(l.Name(), fmt.Errorf("%w: a lease of %v: it must be at least %v", ErrMisuse, ttl, MinLease))
+	switch {
+	case !l.valid():
+		return errNotAcquired
+	case ctx == nil:
+		return about(l.Name(), errNilCtx)
+	case checkLease(ttl) != nil:
+		return about(l.Name(), checkLease(ttl))
 	}
 	if err := ctx.Err(); err != nil {
 		return about(l.Name(), ended(ctx))
 	}
-	if err := l.extend(ctx, ttl, l.lk.timeoutFor(ttl)); err != nil {
-		return err
-	}
-	return nil
+	return l.extend(ctx, ttl, l.lk.timeoutFor(ttl))
 }
 
 // over is the error of a lock that is lost or released. The caller holds mu.
@@ -77,9 +111,24 @@ func (l *Lock) over() error {
 	case l.lost != nil:
 		return l.lost
 	case l.released:
-		return about(l.Name(), fmt.Errorf("%w: the lock was released", ErrMisuse))
+		return about(l.Name(), ErrReleased)
 	}
 	return nil
+}
+
+// asking notes, before a request is sent that lets a server hold the lock for ttl, until when it may do so: the
+// request may be done as late as at the end of its time limit, and its answer be lost.
+func (l *Lock) asking(ttl, timeout time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latest = later(l.latest, time.Now().Add(timeout+ttl))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (l *Lock) extend(ctx context.Context, ttl, timeout time.Duration) error {
@@ -89,10 +138,11 @@ func (l *Lock) extend(ctx context.Context, ttl, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
+	l.asking(ttl, timeout)
 	sent := time.Now()
 	var answer int
 	if len(l.lk.nodes) == 1 {
-		answer, err = l.lk.nodes[0].renew(ctx, l.keys, l.stamps[0], ttl, timeout)
+		answer, err = l.lk.nodes[0].renew(ctx, l.keys, l.shares[0].stamp, ttl, timeout)
 	} else {
 		answer, err = l.extendAll(ctx, ttl, timeout)
 	}
@@ -110,10 +160,8 @@ func (l *Lock) extend(ctx context.Context, ttl, timeout time.Duration) error {
 	l.mu.Lock()
 	err = l.over()
 	if err == nil {
-		l.held = sent
-		if until := sent.Add(ttl - drift(ttl)); until.After(l.deadline) {
-			l.deadline = until
-		}
+		l.held = later(l.held, sent)
+		l.deadline = later(l.deadline, sent.Add(ttl-drift(ttl)))
 	}
 	l.mu.Unlock()
 	if err == nil {
@@ -134,22 +182,30 @@ func (l *Lock) lose(why Reason, cause error) error {
 		lost.Held = l.deadline
 	}
 	l.lost = lost
-	keepers := l.keepers
+	told, keepers := l.told, l.keepers
+	l.told, l.keepers = true, nil
 	l.mu.Unlock()
 	for _, k := range keepers {
 		k.end(lost)
 	}
-	l.lk.events.emit(Event{Kind: EventLost, Lock: l.Name(), Err: lost})
+	if !told {
+		l.lk.events.emit(Event{Kind: EventLost, Lock: l.Name(), Err: lost})
+	}
 	l.lk.lines.poke(l.Name())
 	return lost
 }
 
-// Release gives the lock back, so that others need not wait for its end. It is safe after a loss: only what
-// this acquisition holds is released. ctx's end takes no part, since what has to be done at the end of a call
-// must not depend on whether the call was cancelled; Options.Timeout bounds it, and when Redis does not
-// answer, Release returns ErrUnavailable and goes on trying in the background until the lease is over. ErrLost
-// means that the lock was not held any more. Only the first call does anything; further ones return nil.
+// Release gives the lock back, so that others need not wait for its end. First it ends the ctx of those that
+// keep the lock, with ErrReleased as the cause. It is safe after a loss: only what this acquisition holds is
+// released. ctx's end takes no part, since what has to be done at the end of a call must not depend on whether the
+// call was cancelled; Options.Timeout bounds it, and when Redis does not answer, or refuses, Release returns
+// ErrUnavailable (ErrTooFewNodes) and goes on trying in the background until the lease is over, that of an Extend
+// without an answer included. ErrLost means that the lock was not held any more. Only the first call does anything;
+// further ones return nil.
 func (l *Lock) Release(context.Context) error {
+	if !l.valid() {
+		return errNotAcquired
+	}
 	l.mu.Lock()
 	if l.released {
 		l.mu.Unlock()
@@ -157,15 +213,14 @@ func (l *Lock) Release(context.Context) error {
 	}
 	l.released = true
 	lost, keepers, sure := l.lost, l.keepers, l.held
+	l.keepers = nil
 	l.mu.Unlock()
 	for _, k := range keepers {
-		k.stop()
+		k.end(about(l.Name(), ErrReleased))
 	}
-	// In the background when the lock is lost: it may be there still, but nobody need wait for that.
+	// In the background when the lock is lost: it may be there still, or parts of it, but nobody need wait for that.
 	if lost != nil {
-		if lost.Reason == Expired {
-			l.lk.spawn(func() { _, _ = l.giveUp() })
-		}
+		l.lk.spawn(func() { _, _ = l.giveUp() })
 		return lost
 	}
 	held, err := l.giveUp()
@@ -188,10 +243,13 @@ func (l *Lock) giveUp() (bool, error) {
 	if len(l.lk.nodes) > 1 {
 		return l.releaseAll()
 	}
-	n := l.lk.nodes[0]
-	held, err := n.release(l.keys, l.stamps[0], l.lk.opt.Timeout)
+	n, stamp := l.lk.nodes[0], l.shares[0].stamp
+	held, err := n.release(l.keys, stamp, l.lk.opt.Timeout)
 	if err != nil {
-		l.lk.giveBack(n, l.keys, l.stamps[0], l.deadline)
+		l.mu.Lock()
+		latest := l.latest
+		l.mu.Unlock()
+		l.lk.giveBack(n, l.keys, stamp, latest)
 	}
 	return held, err
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // Locker makes locks. It is safe for concurrent use. Use New to make one, and one for a process: those of
-// a process who wait for a lock then wait in line, and only the first of them asks Redis.
+// a process who wait for a lock then wait in line, and only the first of them asks Redis. The methods of a nil
+// or zero Locker fail with ErrMisuse.
 type Locker struct {
 	opt    Options
 	nodes  []*node
@@ -24,6 +25,8 @@ type Locker struct {
 	hub    *subs.Hub // nil with several servers
 	lines  lines
 	events events
+
+	identities identities // with several servers
 
 	ctx    context.Context // ends with the Locker
 	cancel context.CancelFunc
@@ -39,7 +42,9 @@ type Locker struct {
 // redis.NewFailoverClient, or a *redis.ClusterClient. With more than one client, the locks are Redlocks on
 // these servers, which must be independent masters (no replicas of one another, no cluster), odd in number,
 // three or more. Options may be nil. All that is wrong with the arguments is in the error; that no server
-// answers is no error.
+// answers is no error. That two clients reach the same server, in two databases or under two names, New may not see:
+// then acquiring fails with ErrMisuse, and no lock is granted on the strength of one server alone. It is told by the
+// servers' run ids, for which the right to run INFO is needed.
 //
 // The Locker makes clients of its own from the options of those given, with its own time limits, and leaves
 // the given ones alone. A client made by redis.NewFailoverClient must stay open until the Locker is closed:
@@ -58,9 +63,9 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 	seen := map[string]int{}
 	for i, rdb := range clients {
 		if c, ok := rdb.(*redis.Client); ok && c != nil {
-			addr := fmt.Sprintf("%s %d", c.Options().Addr, c.Options().DB)
-			if first, twice := seen[addr]; twice && c.Options().Addr != sentinelAddr {
-				errs = append(errs, fmt.Errorf("%w: clients %d and %d are of one server, %s", ErrMisuse, first, i, c.Options().Addr))
+			addr := c.Options().Addr
+			if first, twice := seen[addr]; twice && addr != sentinelAddr {
+				errs = append(errs, fmt.Errorf("%w: clients %d and %d are of one server, %s", ErrMisuse, first, i, addr))
 			}
 			seen[addr] = i
 		}
@@ -82,6 +87,7 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 		return nil, err
 	}
 	lk.lines.all = map[string]*line{}
+	lk.identities.known = make([]string, len(lk.nodes))
 	lk.ctx, lk.cancel = context.WithCancel(context.Background())
 	if len(lk.nodes) == 1 {
 		lk.hub = subs.New(subs.Config{Ctx: lk.ctx, Redis: lk.nodes[0].rdb, Spawn: lk.spawn, Lost: func(error) {}})
@@ -97,21 +103,24 @@ const (
 )
 
 // Close ends what runs in the background and the connections. Locks that are held are not released: they end
-// with their leases, and the ctx of those that are kept ends with reason Closed. So release first. The
-// clients given to New stay open.
+// with their leases, and the ctx of those that are kept ends with reason Closed. So release first. After Close
+// the Observer is not called any more. The clients given to New stay open.
 func (lk *Locker) Close() error {
+	if !lk.valid() {
+		return errNoLocker
+	}
 	lk.mu.Lock()
 	was := lk.closed.Swap(true)
 	lk.mu.Unlock()
-	if was {
-		return nil
-	}
-	lk.cancel()
 	var errs []error
-	for _, n := range lk.nodes {
-		errs = append(errs, n.rdb.Close())
+	if !was {
+		lk.cancel()
+		for _, n := range lk.nodes {
+			errs = append(errs, n.rdb.Close())
+		}
 	}
 	lk.wg.Wait()
+	lk.events.end()
 	return errors.Join(errs...)
 }
 
@@ -126,8 +135,31 @@ func (lk *Locker) spawn(f func()) bool {
 	return true
 }
 
+// whenClosed runs f in the background when the Locker is closed, unless stop is called before. Close waits for it.
+func (lk *Locker) whenClosed(f func()) (stop func()) {
+	done := func() {}
+	lk.mu.Lock()
+	if !lk.closed.Load() {
+		lk.wg.Add(1)
+		done = lk.wg.Done
+	}
+	lk.mu.Unlock()
+	stopped := context.AfterFunc(lk.ctx, func() {
+		defer done()
+		f()
+	})
+	return func() {
+		if stopped() {
+			done()
+		}
+	}
+}
+
 // keys are what a lock is called in Redis.
-type keys struct{ name, lock, fence, channel string }
+type keys struct {
+	name, lock, fence, channel string
+	plain                      bool // without a fencing number, whatever the options say
+}
 
 func (lk *Locker) keysOf(name string) (*keys, error) {
 	n, err := keyname.Of(lk.opt.Name, name)
@@ -135,18 +167,28 @@ func (lk *Locker) keysOf(name string) (*keys, error) {
 		return nil, fmt.Errorf("%w: %w", ErrMisuse, err)
 	}
 	all := n.Names(kindLock, kindFence, kindChannel)
-	return &keys{name, all[0], all[1], all[2]}, nil
+	return &keys{name: name, lock: all[0], fence: all[1], channel: all[2]}, nil
 }
+
+// valid says whether lk was made by New.
+func (lk *Locker) valid() bool { return lk != nil && len(lk.nodes) > 0 }
+
+var (
+	errNoLocker = fmt.Errorf("%w: the Locker was not made by New", ErrMisuse)
+	errNilCtx   = fmt.Errorf("%w: ctx is nil", ErrMisuse)
+)
 
 // check says what is wrong with a call.
 func (lk *Locker) check(ctx context.Context, name string, ttl time.Duration) error {
 	switch {
-	case lk == nil || lk.nodes == nil:
-		return fmt.Errorf("%w: the Locker was not made by New", ErrMisuse)
+	case !lk.valid():
+		return errNoLocker
+	case ctx == nil:
+		return about(name, errNilCtx)
 	case lk.closed.Load():
 		return ErrClosed
-	case ttl < MinLease:
-		return about(name, fmt.Errorf("%w: a lease of %v: it must be at least %v", ErrMisuse, ttl, MinLease))
+	case checkLease(ttl) != nil:
+		return about(name, checkLease(ttl))
 	case holds(ctx, lk, name):
 		return about(name, fmt.Errorf("%w: ctx is that of a holder of this lock, who would wait for itself", ErrMisuse))
 	}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,7 +16,7 @@ const (
 	EventGivenUp                      // Acquire or Do ended without the lock; see Err
 	EventRenewed                      // the watchdog renewed a lock, or Extend extended it
 	EventNotRenewed                   // a renewal got no answer, or too few; see Err
-	EventLost                         // a lock was lost; Err is a *LostError
+	EventLost                         // a lock was lost, or is renewed no more; once for each lock; Err is a *LostError
 	EventReleased                     // a lock was released; Took is how long it was held
 	EventNotReleased                  // a release found the lock not held, or got no answer; see Err
 	EventTrouble                      // a server did not answer; see Node and Err
@@ -51,7 +52,7 @@ type Event struct {
 }
 
 // Observer is told of what happens, as it happens, on the goroutine where it happens. It must be quick and
-// must not call the locker or its locks; a panic in it is swallowed.
+// must not call the locker or its locks; a panic in it is swallowed. It is not called after Close has returned.
 type Observer interface {
 	Observe(Event)
 }
@@ -81,6 +82,10 @@ type events struct {
 	name   string
 	obs    Observer
 	counts [numEvents]atomic.Uint64
+
+	mu      sync.Mutex     // orders tell and end
+	ended   bool           // the observer is not called any more
+	telling sync.WaitGroup // calls of the observer
 }
 
 func (ev *events) emit(e Event) {
@@ -93,12 +98,33 @@ func (ev *events) emit(e Event) {
 
 // tell shields the lock from its observer.
 func (ev *events) tell(e Event) {
-	defer func() { _ = recover() }()
+	ev.mu.Lock()
+	if ev.ended {
+		ev.mu.Unlock()
+		return
+	}
+	ev.telling.Add(1)
+	ev.mu.Unlock()
+	defer func() {
+		_ = recover()
+		ev.telling.Done()
+	}()
 	ev.obs.Observe(e)
+}
+
+// end returns when the observer is not called any more.
+func (ev *events) end() {
+	ev.mu.Lock()
+	ev.ended = true
+	ev.mu.Unlock()
+	ev.telling.Wait()
 }
 
 // Stats returns the counts so far.
 func (lk *Locker) Stats() Stats {
+	if lk == nil {
+		return Stats{}
+	}
 	n := func(k EventKind) uint64 { return lk.events.counts[k].Load() }
 	return Stats{
 		Acquired: n(EventAcquired), Held: n(EventHeld), GivenUp: n(EventGivenUp),

@@ -8,7 +8,8 @@ import (
 )
 
 // Options configures a [Locker]. The zero value and nil are good defaults. How long a lock is held (its
-// lease) is no option: each Do, Acquire and TryAcquire says it.
+// lease) is no option: each Do, Acquire and TryAcquire says it. A duration of more than a year counts as a
+// year.
 type Options struct {
 	// Name is the namespace of the locks in Redis and a label in events: lockers of the same Name, in
 	// whatever process, share their locks. It must not hold '{' or '}'. Empty: "lock".
@@ -34,7 +35,7 @@ type Options struct {
 	// Poll is the longest pause between two tries where nobody tells that a lock was released: the pauses
 	// are random and grow from a twelfth of it. Where the release is told (one server or Cluster, once the
 	// subscription stands), it is four times as long and only there for messages that are lost. Zero:
-	// 250 ms. Negative: New returns an error.
+	// 250 ms. Less than 1 ms counts as 1 ms. Negative: New returns an error.
 	Poll time.Duration
 
 	// MaxHold is how long a lock that is kept (by Do or Lock.Keep) may be held in all: then its ctx ends and
@@ -60,8 +61,20 @@ const (
 	DefaultMaxHold     = time.Hour
 )
 
-// MinLease is the shortest lease that may be asked for. Useful ones are much longer than a round trip.
-const MinLease = 10 * time.Millisecond
+const (
+	// MinLease is the shortest lease that may be asked for. Useful ones are much longer than a round trip.
+	MinLease = 10 * time.Millisecond
+	// MaxLease is the longest. Useful ones are much shorter: others are locked out for so long by a holder
+	// that dies.
+	MaxLease = 365 * 24 * time.Hour
+)
+
+const (
+	// minPoll keeps waiters from asking without a pause.
+	minPoll = time.Millisecond
+	// maxDuration keeps sums of durations from overflowing.
+	maxDuration = 365 * 24 * time.Hour
+)
 
 // withDefaults returns a copy of o with the defaults filled in, and all that is wrong with it.
 func (o *Options) withDefaults() (Options, error) {
@@ -88,6 +101,8 @@ func (o *Options) withDefaults() (Options, error) {
 	setDefault(&opt.WaitTimeout, DefaultWaitTimeout)
 	setDefault(&opt.Poll, DefaultPoll)
 	setDefault(&opt.MaxHold, DefaultMaxHold)
+	opt.Poll = max(opt.Poll, minPoll)
+	opt.NodeTimeout = min(opt.NodeTimeout, maxDuration)
 	return opt, errors.Join(errs...)
 }
 
@@ -95,6 +110,15 @@ func setDefault(d *time.Duration, to time.Duration) {
 	if *d == 0 {
 		*d = to
 	}
+	*d = min(*d, maxDuration)
+}
+
+// checkLease says what is wrong with a lease.
+func checkLease(ttl time.Duration) error {
+	if ttl < MinLease || ttl > MaxLease {
+		return fmt.Errorf("%w: a lease of %v: it must be at least %v and at most %v", ErrMisuse, ttl, MinLease, MaxLease)
+	}
+	return nil
 }
 
 // timeoutFor is how long a request about a lease of length ttl may take.

@@ -10,8 +10,8 @@ import (
 	"github.com/herdgate/herdgate/internal/leases"
 )
 
-// share is what one of several servers answers.
-type share struct {
+// vote is what one of several servers answers.
+type vote struct {
 	i     int
 	stamp string        // empty: not granted
 	left  time.Duration // then for how long another holds it
@@ -27,14 +27,18 @@ func (lk *Locker) tryAll(ctx context.Context, k *keys, ttl time.Duration) (*Lock
 	if err := ctx.Err(); err != nil {
 		return nil, 0, about(k.name, ended(ctx))
 	}
+	if err := lk.identify(ctx); err != nil {
+		return nil, 0, about(k.name, err)
+	}
 	begun := time.Now()
-	l := &Lock{lk: lk, keys: k, token: newToken(), ttl: ttl, acquired: begun, stamps: make([]string, len(lk.nodes)),
-		unsure: make([]bool, len(lk.nodes)),
-		held:   begun, deadline: begun.Add(ttl - drift(ttl))}
-	if lk.opt.Fences {
+	l := &Lock{
+		lk: lk, keys: k, token: newToken(), ttl: ttl, acquired: begun, shares: make([]share, len(lk.nodes)),
+		held: begun, deadline: begun.Add(ttl - drift(ttl)),
+	}
+	if l.fenced() {
 		return lk.tryFenced(ctx, l)
 	}
-	_, left, err := l.gather(ctx, func(share) bool { return true })
+	_, left, err := l.gather(ctx, func(vote) bool { return true })
 	if err == nil {
 		err = l.inTime()
 	}
@@ -44,6 +48,9 @@ func (lk *Locker) tryAll(ctx context.Context, k *keys, ttl time.Duration) (*Lock
 	}
 	return l, 0, nil
 }
+
+// fenced says whether the lock of several servers has a fencing number.
+func (l *Lock) fenced() bool { return l.lk.opt.Fences && !l.keys.plain }
 
 // inTime says whether a lock that was granted can still be counted on.
 func (l *Lock) inTime() error {
@@ -55,24 +62,26 @@ func (l *Lock) inTime() error {
 
 // gather asks all servers for their shares and returns those that count, once they are a majority. Otherwise
 // it returns why they cannot become one.
-func (l *Lock) gather(ctx context.Context, counts func(share) bool) (won []share, left time.Duration, err error) {
+func (l *Lock) gather(ctx context.Context, counts func(vote) bool) (won []vote, left time.Duration, err error) {
 	lk := l.lk
-	answers := make(chan share, len(lk.nodes)) // so that nobody waits to answer
+	answers := make(chan vote, len(lk.nodes)) // so that nobody waits to answer
 	for _, n := range lk.nodes {
-		if !lk.spawn(func() { answers <- l.ask(n) }) {
+		if !lk.spawn(func() { answers <- l.ask(n, l.ttl) }) {
 			return nil, 0, ErrClosed
 		}
 	}
 	var lost, held, uncounted int
 	var errs []error
 	for range lk.nodes {
-		var s share
+		var s vote
 		select {
 		case s = <-answers:
 		case <-ctx.Done():
 			return nil, 0, ended(ctx)
 		}
 		switch {
+		case errors.Is(s.err, ErrMisuse):
+			return nil, 0, s.err
 		case s.err != nil:
 			errs = append(errs, s.err)
 			lost++
@@ -110,50 +119,54 @@ func tooFew(answered, of int, errs []error) error {
 	return fmt.Errorf("%w: %d of %d, the first fault: %s", ErrTooFewNodes, answered, of, errs[0].Error())
 }
 
-// ask asks one server for its share, and notes the answer. It does not depend on the caller, who may have
-// what it wants before that.
-func (l *Lock) ask(n *node) share {
-	lk, k := l.lk, l.keys
-	s, err := ask(context.Background(), n, k.name, lk.timeoutFor(l.ttl), func(ctx context.Context) (share, error) {
-		if lk.opt.Fences {
-			return l.joinFenced(ctx, n)
-		}
-		return replied(joinScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, l.token, leases.Millis(l.ttl)}).Result())
-	}, nil)
-	s.i, s.err = n.i, err
-	l.mu.Lock()
-	gone := l.released
-	if !gone {
-		switch {
-		case err == nil:
-			l.stamps[n.i], l.unsure[n.i] = s.stamp, false
-		case unknown(err):
-			l.unsure[n.i] = true
-		}
+// ask asks one server for its share, for ttl from now, and notes the answer. It does not depend on the caller,
+// who may have what it wants before that.
+func (l *Lock) ask(n *node, ttl time.Duration) vote {
+	lk, k, timeout := l.lk, l.keys, l.lk.timeoutFor(l.ttl)
+	if err := n.identify(); err != nil {
+		return vote{i: n.i, err: err}
 	}
+	l.asking(ttl, timeout)
+	asked := time.Now()
+	v, err := ask(context.Background(), n, k.name, timeout, func(ctx context.Context) (vote, error) {
+		if l.fenced() {
+			return l.joinFenced(ctx, n, ttl)
+		}
+		return replied(joinScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, l.token, leases.Millis(ttl)}).Result())
+	}, nil)
+	v.i, v.err = n.i, err
+	l.mu.Lock()
+	s := &l.shares[n.i]
+	switch {
+	case err == nil && !asked.Before(s.asked): // else there is an answer to a later request
+		s.stamp, s.asked = v.stamp, asked
+	case unknown(err):
+		s.unsure = true
+	}
+	unwanted, latest := l.released || l.lost != nil, l.latest
 	l.mu.Unlock()
-	if lk.opt.Fences && s.stamp != "" && s.epoch == "" {
+	if l.fenced() && v.stamp != "" && v.epoch == "" {
 		lk.reseedSoon()
 	}
-	if gone && (s.stamp != "" || unknown(err)) {
-		lk.giveBack(n, k, l.token, time.Now().Add(l.ttl))
+	if unwanted && (v.stamp != "" || unknown(err)) {
+		lk.giveBack(n, k, l.token, latest)
 	}
-	return s
+	return v
 }
 
-func (l *Lock) joinFenced(ctx context.Context, n *node) (share, error) {
+func (l *Lock) joinFenced(ctx context.Context, n *node, ttl time.Duration) (vote, error) {
 	k := l.keys
 	return replied(joinFencedScript.Run(ctx, n.rdb, []string{k.lock, k.fence, l.lk.marker()},
-		l.token, leases.Millis(l.ttl), numberKept.Milliseconds()).Result())
+		l.token, leases.Millis(ttl), numberKept.Milliseconds()).Result())
 }
 
 // replied reads what the scripts that join answer.
-func replied(reply any, err error) (s share, _ error) {
+func replied(reply any, err error) (s vote, _ error) {
 	switch r := reply.(type) {
 	case string:
 		s.stamp = r
 	case int64:
-		s.left = max(time.Duration(r)*time.Millisecond, 0)
+		s.left = millis(r)
 		return s, nil
 	case []any:
 		if len(r) == 3 {
@@ -171,23 +184,28 @@ func replied(reply any, err error) (s share, _ error) {
 
 // abandon gives back what was granted, on all servers, whatever they have answered. Nobody waits for that.
 func (l *Lock) abandon() {
-	l.mu.Lock()
-	l.released = true
-	l.mu.Unlock()
+	l.discard()
 	for _, n := range l.lk.nodes {
 		l.lk.spawn(func() { _, _ = l.releaseOn(n) })
 	}
 }
 
-// releaseOn releases by token: what the stamp is may not be known yet. It reports whether it was held, and
-// leaves a server that does not answer to the background.
-func (l *Lock) releaseOn(n *node) (bool, error) {
+// discard makes l one that nobody wants: what is granted from now on is given back.
+func (l *Lock) discard() {
 	l.mu.Lock()
-	unsure := l.unsure[n.i]
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.released = true
+}
+
+// releaseOn releases by token: what the stamp is may not be known yet. It reports whether it was held, and
+// leaves to the background a server that does not answer, or refuses, or may still grant what it was asked for.
+func (l *Lock) releaseOn(n *node) (bool, error) {
 	held, err := n.release(l.keys, l.token, l.lk.timeoutFor(l.ttl))
-	if err != nil || unsure && !held {
-		l.lk.giveBack(n, l.keys, l.token, time.Now().Add(l.ttl))
+	l.mu.Lock()
+	unsure, latest := l.shares[n.i].unsure, l.latest
+	l.mu.Unlock()
+	if err != nil || unsure {
+		l.lk.giveBack(n, l.keys, l.token, latest)
 	}
 	return held, err
 }
@@ -285,20 +303,23 @@ func (l *Lock) extendAll(ctx context.Context, ttl, timeout time.Duration) (int, 
 }
 
 // extendOn extends on one server. Where the lock was not held yet, or is gone, it joins; but that counts as held
-// only for what comes next: somebody else may have had that share meanwhile.
+// only for what comes next: somebody else may have had that share meanwhile. It joins also where another lease was
+// found: that may be one of its own, by a copy of its request that came late.
 func (l *Lock) extendOn(n *node, ttl, timeout time.Duration) (int, error) {
 	l.mu.Lock()
-	stamp := l.stamps[n.i]
+	stamp := l.shares[n.i].stamp
 	l.mu.Unlock()
 	held := leases.Absent
 	if stamp != "" {
 		var err error
-		if held, err = n.renew(context.Background(), l.keys, stamp, ttl, timeout); err != nil || held != leases.Absent {
+		if held, err = n.renew(context.Background(), l.keys, stamp, ttl, timeout); err != nil || held == leases.Held {
 			return held, err
 		}
 	}
 	if l.Validity() > 0 {
-		_ = l.ask(n)
+		if v := l.ask(n, ttl); v.err == nil && v.stamp == "" {
+			held = leases.Taken
+		}
 	}
 	return held, nil
 }

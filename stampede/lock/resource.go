@@ -35,7 +35,12 @@ var setFencedScript = redis.NewScript(FenceLua + setFencedLua)
 //
 // With a ttl above 0 the hash, and with it the memory of fencing numbers, ends ttl after the last write, so it
 // must be longer than any holder may be paused. With 0 or less it stays.
+//
+// A fence of 0 is ErrMisuse: that is what a lock without a number says, and it would fence nothing.
 func SetFenced(ctx context.Context, rdb redis.Scripter, key, value string, fence uint64, ttl time.Duration) error {
+	if fence == 0 {
+		return fmt.Errorf("%w: a fencing number of 0 for %q", ErrMisuse, short(key))
+	}
 	ms := int64(0)
 	if ttl > 0 {
 		ms = leases.Millis(ttl)

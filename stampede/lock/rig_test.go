@@ -67,7 +67,7 @@ func wantErr(t testing.TB, err, want error) {
 func only(t testing.TB, err, want error) {
 	t.Helper()
 	wantErr(t, err, want)
-	for _, other := range []error{lock.ErrNotAcquired, lock.ErrLost, lock.ErrUnavailable, lock.ErrTooFewNodes,
+	for _, other := range []error{lock.ErrNotAcquired, lock.ErrLost, lock.ErrReleased, lock.ErrUnavailable, lock.ErrTooFewNodes,
 		lock.ErrNoFences, lock.ErrStale, lock.ErrMisuse, lock.ErrClosed} {
 		if !errors.Is(want, other) && errors.Is(err, other) {
 			t.Fatalf("%v is %v as well as %v", err, other, want)

@@ -29,6 +29,8 @@ var (
 	claimLua string
 	//go:embed scripts/seed.lua
 	seedLua string
+	//go:embed scripts/raise.lua
+	raiseLua string
 
 	acquireScript = leases.NewScript(leases.NonceLua + takeLua + acquireLua)
 	releaseScript = leases.NewScript(leases.ReleaseLua)
@@ -39,6 +41,7 @@ var (
 	confirmScript    = redis.NewScript(markerLua + confirmLua)
 	claimScript      = redis.NewScript(markerLua + claimLua)
 	seedScript       = redis.NewScript(markerLua + seedLua)
+	raiseScript      = redis.NewScript(markerLua + raiseLua)
 )
 
 // The kinds of things that are kept for a lock.

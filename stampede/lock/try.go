@@ -36,12 +36,14 @@ func (lk *Locker) try(ctx context.Context, k *keys, ttl time.Duration) (*Lock, t
 		return nil, 0, about(k.name, err)
 	case g.stamp == "":
 		lk.events.emit(Event{Kind: EventHeld, Lock: k.name})
-		return nil, max(g.left, 0), about(k.name, ErrNotAcquired)
+		return nil, g.left, about(k.name, ErrNotAcquired)
 	}
-	l := &Lock{lk: lk, keys: k, token: token, ttl: ttl, fence: g.fence, acquired: begun}
-	l.one[0] = g.stamp
-	l.stamps = l.one[:]
-	l.held, l.deadline = begun, begun.Add(ttl-drift(ttl))
+	l := &Lock{
+		lk: lk, keys: k, token: token, ttl: ttl, fence: g.fence, acquired: begun,
+		held: begun, deadline: begun.Add(ttl - drift(ttl)), latest: begun.Add(lk.opt.Timeout + ttl),
+	}
+	l.one[0].stamp = g.stamp
+	l.shares = l.one[:]
 	if !time.Now().Before(l.deadline) {
 		// The answer took as long as the lease.
 		lk.giveBack(n, k, token, begun.Add(2*ttl))
@@ -68,7 +70,7 @@ func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Dura
 				g.fence, err = strconv.ParseUint(r[leases.StampSize:], 10, 64)
 			}
 		case int64:
-			g.left = time.Duration(r) * time.Millisecond
+			g.left = millis(r)
 			return g, nil
 		}
 		if unknown(err) {
@@ -83,4 +85,9 @@ func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Dura
 			lk.giveBack(n, k, token, time.Now().Add(ttl+lk.opt.Timeout))
 		}
 	})
+}
+
+// millis is the duration of a PTTL, 0 if there is no end.
+func millis(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), maxDuration.Milliseconds())) * time.Millisecond
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -269,6 +270,87 @@ func TestWaitingAsksSeldomAndAtRandom(t *testing.T) {
 		}
 		for _, other := range others {
 			must(t, other.Close())
+		}
+		must(t, l.Release(t.Context()))
+	})
+}
+
+// Who is first in line may leave at the very moment at which it is told that the lock is free. The next one does
+// not wait to be told again.
+func TestWakeUpIsHandedOnWhenTheFirstInLineLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, n := bubbleLocker(t, nil)
+		other, err := lock.New(nil, n.client(t, "127.0.0.1:1"))
+		must(t, err)
+		defer func() { must(t, other.Close()) }()
+		atOnce := 0
+		for i := range 10 {
+			held, err := other.Acquire(t.Context(), "job", time.Hour)
+			must(t, err)
+			type end struct {
+				l   *lock.Lock
+				err error
+			}
+			var ends [2]chan end
+			var leave [2]context.CancelFunc
+			for w := range 2 { // both ask before either stands in line
+				ctx, cancel := context.WithCancel(t.Context())
+				leave[w], ends[w] = cancel, make(chan end, 1)
+				go func() {
+					l, err := lk.Acquire(ctx, "job", time.Minute)
+					ends[w] <- end{l, err}
+				}()
+			}
+			time.Sleep(100 * time.Millisecond) // they are subscribed
+			n.Del(lockKey(n))                  // as if the first in line had heard of it
+			begun := time.Now()
+			leave[i%2]()
+			wantErr(t, (<-ends[i%2]).err, context.Canceled)
+			got := <-ends[1-i%2]
+			must(t, got.err)
+			if time.Since(begun) == 0 {
+				atOnce++
+			}
+			must(t, got.l.Release(t.Context()))
+			wantErr(t, held.Release(t.Context()), lock.ErrLost)
+			leave[1-i%2]()
+		}
+		if atOnce == 0 { // when the one who left was first
+			t.Error("the next in line waits to be told")
+		}
+	})
+}
+
+// A message may come at a moment at which Redis does not serve. What comes next is a short pause, not the long
+// one of those who will be told.
+func TestFailedTryIsRepeatedSoonThoughTheSubscriptionStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, n := bubbleLocker(t, nil)
+		o := &lock.Options{Poll: 10 * time.Second}
+		other, err := lock.New(o, n.client(t, "127.0.0.1:1"))
+		must(t, err)
+		defer func() { must(t, other.Close()) }()
+		_, err = lk.Acquire(t.Context(), "job", time.Hour)
+		must(t, err)
+		got := make(chan *lock.Lock, 1)
+		go func() {
+			l, err := other.Acquire(t.Context(), "job", time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		time.Sleep(time.Second)
+		key := lockKey(n)
+		n.SetError("LOADING for a moment")
+		n.Publish(strings.Replace(key, ":k:", ":u:", 1), "c")
+		time.Sleep(100 * time.Millisecond)
+		n.SetError("")
+		n.Del(key)
+		begun := time.Now()
+		l := <-got
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("acquired after %v", took)
 		}
 		must(t, l.Release(t.Context()))
 	})

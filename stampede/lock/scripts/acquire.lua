@@ -11,13 +11,22 @@
 -- else, in a restart, as long as the clock has not gone back. The last one is dropped when the clock is past
 -- it by ARGV[3]: then the clock alone is enough.
 local now = redis.call('TIME')
-local last = tonumber(redis.pcall('GET', KEYS[2]) or 0) or 0
 local stamp, left, again = take(KEYS[1], ARGV[1], ARGV[2], now)
 if not stamp then return left end
-local us = now[1] * 1000000 + now[2]
-if not again or last == 0 then
-  last = math.max(last + 1, us)
-  local keep = math.floor((last - us) / 1000) + ARGV[3]
-  redis.call('SET', KEYS[2], string.format('%.0f', last), 'PX', string.format('%.0f', keep))
+if again then
+  local last = redis.pcall('GET', KEYS[2])
+  if type(last) == 'string' then return stamp .. last end
 end
-return stamp .. string.format('%.0f', last)
+local us = now[1] * 1000000 + now[2]
+local number = string.format('%.0f', us)
+local last = redis.pcall('SET', KEYS[2], number, 'PX', ARGV[3], 'GET')
+if type(last) == 'string' then -- most often lower
+  local n = tonumber(last) or 0
+  if n >= us then
+    number = string.format('%.0f', n + 1)
+    redis.call('SET', KEYS[2], number, 'PX', string.format('%.0f', math.floor((n - us) / 1000) + ARGV[3]))
+  end
+elseif last then -- what is no string has nothing to do there
+  redis.call('SET', KEYS[2], number, 'PX', ARGV[3])
+end
+return stamp .. number

@@ -1,0 +1,262 @@
+package stampede_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// MaxLoads and FleetLoads.
+
+func TestLoadsOfAPodAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{takes: 100 * time.Millisecond}
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{MaxLoads: 3})
+		var all []<-chan answer
+		for i := range 12 {
+			all = append(all, going(t.Context(), p.Guard, fmt.Sprint(i), src.load))
+		}
+		for _, a := range all {
+			if got := <-a; got.err != nil || got.took > 4*src.takes {
+				t.Error(got)
+			}
+		}
+		if n, top := src.loads(); n != 12 || top != 3 {
+			t.Errorf("%d loads, %d at once, want 12 and 3", n, top)
+		}
+	})
+}
+
+func TestStaleValuesAreServedWhileAllSeatsAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{Policy: steady, MaxLoads: 1})
+		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
+		time.Sleep(steady.TTL)
+		busy := going(t.Context(), p.Guard, "busy", slowly(500*time.Millisecond, 7))
+		synctest.Wait()
+		for range 100 {
+			get(t.Context(), p.Guard, "k", never(t)).is(t, 1, 0)
+			time.Sleep(time.Millisecond)
+		}
+		if n := p.Stats().Overloaded; n == 0 || n > 6 {
+			t.Errorf("told of %d loads that were put off, want some, and not one for each call", n)
+		}
+		(<-busy).is(t, 7, 500*time.Millisecond)
+		time.Sleep(40 * time.Millisecond)
+		get(t.Context(), p.Guard, "k", value(2)).is(t, 1, 0)
+		synctest.Wait()
+		get(t.Context(), p.Guard, "k", never(t)).is(t, 2, 0)
+	})
+}
+
+func TestCallersWhoseTurnDoesNotComeAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{Policy: steady, MaxLoads: 1, WaitTimeout: time.Second})
+		get(t.Context(), p.Guard, "old", value(1)).is(t, 1, 0)
+		time.Sleep(steady.TTL + steady.StaleFor)
+		busy := going(t.Context(), p.Guard, "busy", slowly(5*time.Second, 7))
+		synctest.Wait()
+		cold, old := going(t.Context(), p.Guard, "cold", never(t)), going(t.Context(), p.Guard, "old", never(t))
+		(<-cold).fails(t, stampede.ErrOverloaded, time.Second)
+		(<-old).is(t, 1, time.Second) // within StaleIfError
+		(<-busy).is(t, 7, 5*time.Second)
+	})
+}
+
+func TestWhoWaitsForASeatHoldsNoLeaseAndIsServedByOtherPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(stampede.MemoryStore)
+		full, free := newPod(t, store, stampede.Options{MaxLoads: 1}), newPod(t, store, stampede.Options{})
+		busy := going(t.Context(), full.Guard, "busy", slowly(10*time.Second, 7))
+		synctest.Wait()
+		waits := going(t.Context(), full.Guard, "k", never(t))
+		synctest.Wait()
+		get(t.Context(), free.Guard, "k", slowly(100*time.Millisecond, 1)).is(t, 1, 100*time.Millisecond)
+		(<-waits).is(t, 1, 100*time.Millisecond)
+		<-busy
+	})
+}
+
+func TestSeatIsGivenBackHoweverALoadEnds(t *testing.T) {
+	for name, load := range map[string]func(context.Context) (int, error){
+		"value": value(1), "error": func(context.Context) (int, error) { return 0, errBoom },
+		"panic": func(context.Context) (int, error) { panic("out") },
+		"hangs": func(context.Context) (int, error) { time.Sleep(time.Minute); return 0, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := stampede.Options{MaxLoads: 1, FleetLoads: 1, LoadTimeout: time.Second}
+				p := newPod(t, new(stampede.MemoryStore), o)
+				get(t.Context(), p.Guard, "k", load)
+				synctest.Wait()
+				get(t.Context(), p.Guard, "other", value(2)).is(t, 2, 0)
+				_, err := p.Fetch(t.Context(), "mine", func(_ context.Context, l *stampede.Load[int]) (int, error) { l.DoNotShare(); return 1, nil })
+				must(t, err)
+				synctest.Wait()
+				get(t.Context(), p.Guard, "another", value(2)).is(t, 2, 0)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+func TestLoadThatAnotherLoadAsksForNeedsNoSeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{MaxLoads: 1, FleetLoads: 1})
+		get(t.Context(), p.Guard, "sum", func(ctx context.Context) (int, error) {
+			part, err := p.Get(ctx, "part", value(20))
+			return part + 1, err
+		}).is(t, 21, 0)
+	})
+}
+
+func TestSeatsHoldWhenCallersLoadForThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{takes: 100 * time.Millisecond}
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{MaxLoads: 2})
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				_, err := p.Fetch(t.Context(), "k", func(ctx context.Context, l *stampede.Load[int]) (int, error) {
+					l.Pass(time.Minute)
+					return src.load(ctx)
+				})
+				must(t, err)
+			})
+		}
+		wg.Wait()
+		if n, top := src.loads(); n != 10 || top != 2 {
+			t.Errorf("%d loads, %d at once, want 10 and 2", n, top)
+		}
+	})
+}
+
+func TestLoadsOfTheFleetAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, src := new(stampede.MemoryStore), &source{takes: 2 * time.Second} // longer than a lease: seats are renewed
+		var all []<-chan answer
+		for range 4 {
+			p := newPod(t, store, stampede.Options{FleetLoads: 5})
+			for i := range 10 {
+				all = append(all, going(t.Context(), p.Guard, fmt.Sprint(i), src.load))
+			}
+		}
+		for _, a := range all {
+			if got := <-a; got.err != nil {
+				t.Error(got)
+			}
+		}
+		if n, top := src.loads(); n != 10 || top > 5 || top < 4 {
+			t.Errorf("%d loads, %d at once, want 10 and 5", n, top)
+		}
+	})
+}
+
+func TestSeatsOfAPodThatDiedAreFreeAfterALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(stampede.MemoryStore)
+		dead := newPod(t, store, stampede.Options{FleetLoads: 1})
+		p := newPod(t, store, stampede.Options{FleetLoads: 1})
+		going(t.Context(), dead.Guard, "dead", func(context.Context) (int, error) { time.Sleep(time.Minute); return 0, nil })
+		synctest.Wait()
+		dead.net.Down(nil)
+		if got := get(t.Context(), p.Guard, "k", value(1)); got.err != nil || got.took > 1500*time.Millisecond {
+			t.Error(got)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestWithoutTheStoreTheFleetHasNoBoundAndThePodKeepsIts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{takes: 100 * time.Millisecond}
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{MaxLoads: 4, FleetLoads: 1})
+		p.net.Down(nil)
+		var all []<-chan answer
+		for i := range 8 {
+			all = append(all, going(t.Context(), p.Guard, fmt.Sprint(i), src.load))
+		}
+		for _, a := range all {
+			<-a
+		}
+		if n, top := src.loads(); n != 8 || top != 4 {
+			t.Errorf("%d loads, %d at once, want 8 and 4", n, top)
+		}
+	})
+}
+
+// thrashing is a source that takes so many at a time. Beyond that all of them get slower, together.
+type thrashing struct {
+	takes time.Duration
+	many  int
+
+	mu      sync.Mutex // protects running
+	running int
+}
+
+func (s *thrashing) load(ctx context.Context) (int, error) {
+	const step = 50 * time.Millisecond
+	s.mu.Lock()
+	s.running++
+	s.mu.Unlock()
+	defer func() { s.mu.Lock(); defer s.mu.Unlock(); s.running-- }()
+	for done := 0.0; done < s.takes.Seconds(); {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(step):
+		}
+		s.mu.Lock()
+		over := max(1, float64(s.running)/float64(s.many))
+		s.mu.Unlock()
+		done += step.Seconds() / math.Pow(over, 2)
+	}
+	return 1, nil
+}
+
+// After all entries were lost, 1,000 hot keys are loaded at once by a source that takes 50 at a time. With a
+// bound for the fleet the service recovers by itself. Without it does not: the loads time each other out.
+func TestServiceRecoversFromTheLossOfAllEntriesOnlyWithABound(t *testing.T) {
+	for name, bound := range map[string]int{"without": 0, "with": 50} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys, pods, forSo = 1000, 4, 10 * time.Second
+				store, src := &stampede.MemoryStore{MaxEntries: -1}, &thrashing{takes: 100 * time.Millisecond, many: 50}
+				ctx, cancel := context.WithTimeout(t.Context(), forSo)
+				defer cancel()
+				var wg sync.WaitGroup
+				for p := range pods {
+					g := newGuard[int](t, store, stampede.Options{FleetLoads: bound, LoadTimeout: 2 * time.Second, WaitTimeout: 5 * time.Second, Policy: stampede.Policy{TTL: time.Hour}})
+					for i := range keys {
+						if i%pods != p {
+							continue
+						}
+						wg.Go(func() { // a popular key: somebody always asks
+							for ctx.Err() == nil {
+								if _, err := g.Get(ctx, fmt.Sprint(i), src.load); err == nil {
+									return
+								}
+							}
+						})
+					}
+				}
+				wg.Wait()
+				served := 0
+				for i := range keys {
+					if e, err := store.Read(t.Context(), key(fmt.Sprint(i))); err == nil && e.Freshness() == stampede.Fresh {
+						served++
+					}
+				}
+				if recovered := served == keys; recovered != (bound > 0) {
+					t.Errorf("%d of %d keys are served after %v", served, keys, forSo)
+				}
+			})
+		})
+	}
+}
