@@ -3,6 +3,7 @@ package contender_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"os"
 	"testing"
 	"time"
@@ -46,8 +47,9 @@ func TestEveryContenderLoadsOnceAndServesWhatWasLoaded(t *testing.T) {
 				})
 				return cache
 			}
+			key := rand.Text()
 			get := func(cache contender.Cache) []byte {
-				v, err := cache.Get(t.Context(), t.Name())
+				v, err := cache.Get(t.Context(), key)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,6 +87,7 @@ func TestContendersOfAKindDoWhatTheKindSays(t *testing.T) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			source := &measure.Source{Took: 100 * time.Millisecond}
+			key := rand.Text()
 			var caches []contender.Cache
 			for pod := range 3 {
 				cache, err := c.Open(&contender.Env{
@@ -97,7 +100,7 @@ func TestContendersOfAKindDoWhatTheKindSays(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = cache.Close() })
-				if _, err := cache.Get(t.Context(), t.Name()+"-warm"); err != nil {
+				if _, err := cache.Get(t.Context(), key+"-warm"); err != nil {
 					t.Fatal(err)
 				}
 				caches = append(caches, cache)
@@ -109,7 +112,7 @@ func TestContendersOfAKindDoWhatTheKindSays(t *testing.T) {
 					go func() {
 						ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 						defer cancel()
-						_, err := cache.Get(ctx, t.Name())
+						_, err := cache.Get(ctx, key)
 						errs <- err
 					}()
 				}

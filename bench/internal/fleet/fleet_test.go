@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"sync"
@@ -120,11 +121,12 @@ func TestPodsInProcessesMeasureAsPodsHereDo(t *testing.T) {
 		t.Run("procs="+strconv.FormatBool(procs), func(t *testing.T) {
 			source := &measure.Source{Took: 5 * time.Millisecond}
 			var specs []fleet.Spec
+			prefix := rand.Text() + ":" // the tests of a package share a server
 			for i := range 2 {
 				specs = append(specs, fleet.Spec{
 					Params:      contender.Params{TTL: time.Minute, LoadTimeout: time.Second},
 					Redis:       server.Addr(),
-					Prefix:      t.Name() + ":",
+					Prefix:      prefix,
 					Arrivals:    measure.Arrivals{Rate: 200, For: 300 * time.Millisecond, Seed: uint64(i)},
 					CallTimeout: 5 * time.Second,
 					Warm:        1,
@@ -162,7 +164,7 @@ func TestAPodWhoseProcessIsKilledIsLostAndNobodyElse(t *testing.T) {
 	specs := make([]fleet.Spec, 2)
 	for i := range specs {
 		specs[i] = fleet.Spec{
-			Params: contender.Params{TTL: time.Minute, LoadTimeout: time.Second}, Redis: server.Addr(), Prefix: t.Name() + ":",
+			Params: contender.Params{TTL: time.Minute, LoadTimeout: time.Second}, Redis: server.Addr(), Prefix: rand.Text() + ":",
 			Arrivals: measure.Arrivals{Rate: 100, For: 500 * time.Millisecond, Seed: uint64(i)}, CallTimeout: 5 * time.Second,
 		}
 	}
