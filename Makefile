@@ -58,6 +58,19 @@ mutants: ## Break the code in many ways, in a copy, and see that the tests notic
 redis: ## Install redis-server and redis-sentinel when they are missing.
 	@scripts/setup-redis.sh
 
+# ---- benchmarks --------------------------------------------------------------
+
+# Set by hand: BENCHFLAGS goes to the benchmark; `go run -C bench . -h` lists what it takes.
+BENCHFLAGS ?=
+
+.PHONY: bench
+bench: redis ## Measure all under load beside others, into bench/results (less than 30 minutes).
+	@go run -C bench . -out results $(BENCHFLAGS)
+
+.PHONY: bench-quick
+bench-quick: redis ## The same in short, to see that all works (less than 3 minutes).
+	@go run -C bench . -quick $(BENCHFLAGS)
+
 # ---- checks ------------------------------------------------------------------
 
 .PHONY: check
