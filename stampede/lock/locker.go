@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,7 +25,9 @@ type Locker struct {
 	quorum int
 	hub    *subs.Hub // nil with several servers
 	lines  lines
-	events events
+	// process is what this Locker is called in the queues of those who wait.
+	process string
+	events  events
 
 	identities identities // with several servers
 
@@ -87,6 +90,7 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 		return nil, err
 	}
 	lk.lines.all = map[string]*line{}
+	lk.process = hex.EncodeToString([]byte(newToken()[:processSize/2]))
 	lk.identities.known = make([]string, len(lk.nodes))
 	lk.ctx, lk.cancel = context.WithCancel(context.Background())
 	if len(lk.nodes) == 1 {
@@ -98,6 +102,8 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 const (
 	// maxIdle is how many idle connections to a server are kept.
 	maxIdle = 32
+	// processSize is the length of a process' name.
+	processSize = 16
 	// sentinelAddr is what go-redis calls the address of each client made by NewFailoverClient.
 	sentinelAddr = "FailoverClient"
 )

@@ -15,6 +15,10 @@ var (
 	takeLua string
 	//go:embed scripts/acquire.lua
 	acquireLua string
+	//go:embed scripts/queue.lua
+	queueLua string
+	//go:embed scripts/pass.lua
+	passLua string
 	//go:embed scripts/join.lua
 	joinLua string
 	//go:embed scripts/marker.lua
@@ -32,9 +36,10 @@ var (
 	//go:embed scripts/raise.lua
 	raiseLua string
 
-	acquireScript = leases.NewScript(leases.NonceLua + takeLua + acquireLua)
-	releaseScript = leases.NewScript(leases.ReleaseLua)
+	acquireScript = leases.NewScript(leases.NonceLua + takeLua + queueLua + acquireLua)
+	passScript    = leases.NewScript("local function release(KEYS, ARGV)\n" + leases.ReleaseLua + "\nend\n" + queueLua + passLua)
 	joinScript    = leases.NewScript(leases.NonceLua + takeLua + joinLua)
+	releaseScript = leases.NewScript(leases.ReleaseLua)
 
 	joinFencedScript = redis.NewScript(leases.NonceLua + takeLua + markerLua + joinFencedLua)
 	acceptScript     = redis.NewScript(markerLua + acceptLua)
