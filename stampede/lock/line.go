@@ -136,7 +136,7 @@ func (lk *Locker) listen(k *keys, ln *line) (stands <-chan struct{}) {
 	ls.mu.Unlock()
 	if topic == nil { // only the first in line comes here
 		e := &ear{lk, ln}
-		topic = lk.hub.Join(k.channel, e)
+		topic = lk.hub.Join(k.channel.(string), e)
 		ls.mu.Lock()
 		ln.topic, ln.ear = topic, e
 		ls.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 type Lock struct {
 	lk       *Locker
 	keys     *keys
-	token    string
+	token    any // a string, in the form in which it is passed on
 	ttl      time.Duration
 	fence    uint64
 	acquired time.Time
@@ -34,9 +34,10 @@ type Lock struct {
 
 // share is what is known of a lock on a server.
 type share struct {
-	stamp  string    // what it granted; empty where that is not known
-	asked  time.Time // when that was asked for
-	unsure bool      // a request without an answer may still be granted
+	stamp  string         // what it granted; empty where that is not known
+	asked  time.Time      // when that was asked for
+	unsure bool           // a request without an answer may still be granted
+	asks   sync.WaitGroup // requests that are under way; none begins once the lock is released or lost
 }
 
 // valid says whether l was acquired, ever.
@@ -57,7 +58,7 @@ func (l *Lock) Token() string {
 	if !l.valid() {
 		return ""
 	}
-	return hex.EncodeToString([]byte(l.token))
+	return hex.EncodeToString([]byte(l.token.(string)))
 }
 
 // Fence returns the fencing number of this acquisition: higher than that of any acquisition of the same

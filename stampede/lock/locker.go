@@ -29,7 +29,9 @@ type Locker struct {
 	process string
 	events  events
 
-	identities identities // with several servers
+	// With several servers.
+	identities identities
+	marker     any // key of the marker, a string
 
 	ctx    context.Context // ends with the Locker
 	cancel context.CancelFunc
@@ -91,6 +93,7 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 	}
 	lk.lines.all = map[string]*line{}
 	lk.process = hex.EncodeToString([]byte(newToken()[:processSize/2]))
+	lk.marker = opt.Name + markerKey
 	lk.identities.known = make([]string, len(lk.nodes))
 	lk.ctx, lk.cancel = context.WithCancel(context.Background())
 	if len(lk.nodes) == 1 {
@@ -141,6 +144,25 @@ func (lk *Locker) spawn(f func()) bool {
 	return true
 }
 
+// onAll runs f for each of the servers in the background, at the same time.
+func (lk *Locker) onAll(f func(*node)) bool {
+	lk.mu.Lock()
+	defer lk.mu.Unlock()
+	if lk.closed.Load() {
+		return false
+	}
+	lk.wg.Add(len(lk.nodes))
+	for _, n := range lk.nodes {
+		go lk.run(f, n)
+	}
+	return true
+}
+
+func (lk *Locker) run(f func(*node), n *node) {
+	defer lk.wg.Done()
+	f(n)
+}
+
 // whenClosed runs f in the background when the Locker is closed, unless stop is called before. Close waits for it.
 func (lk *Locker) whenClosed(f func()) (stop func()) {
 	done := func() {}
@@ -161,10 +183,12 @@ func (lk *Locker) whenClosed(f func()) (stop func()) {
 	}
 }
 
-// keys are what a lock is called in Redis.
+// keys are what a lock is called in Redis. Those that are arguments of each request are strings in the form in which
+// they are passed on.
 type keys struct {
-	name, lock, fence, channel string
-	plain                      bool // without a fencing number, whatever the options say
+	name                 string
+	lock, fence, channel any
+	plain                bool // without a fencing number, whatever the options say
 }
 
 func (lk *Locker) keysOf(name string) (*keys, error) {

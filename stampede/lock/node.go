@@ -122,13 +122,13 @@ func unknown(err error) bool { return err != nil && !answered(err) && !unsent(er
 // renew asks to let a lease last for ttl from now: see the script.
 func (n *node) renew(ctx context.Context, k *keys, stamp string, ttl, timeout time.Duration) (int, error) {
 	return ask(ctx, n, k.name, timeout, func(ctx context.Context) (int, error) {
-		return leases.Renew.Run(ctx, n.rdb, []string{k.lock}, stamp, leases.Millis(ttl), "longer").Int()
+		return renewScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, stamp, leases.Millis(ttl), "longer"}).Int()
 	}, nil)
 }
 
 // release ends the lease whose stamp begins with prefix, and reports whether it was held. The caller's ctx
 // takes no part: a holder that was cancelled must release all the same.
-func (n *node) release(k *keys, prefix string, timeout time.Duration) (held bool, err error) {
+func (n *node) release(k *keys, prefix any, timeout time.Duration) (held bool, err error) {
 	if n.lk.hub != nil {
 		held, _, err = n.pass(k, prefix, "")
 		return held, err
@@ -141,7 +141,7 @@ func (n *node) release(k *keys, prefix string, timeout time.Duration) (held bool
 
 // pass is release, on a single server, where the lock is passed on to one of those who wait. In process,
 // if it is not empty, somebody waits. It also reports who is next, if anybody is.
-func (n *node) pass(k *keys, prefix, process string) (held bool, next string, err error) {
+func (n *node) pass(k *keys, prefix any, process string) (held bool, next string, err error) {
 	type answer struct {
 		held bool
 		next string
@@ -165,6 +165,6 @@ func (n *node) pass(k *keys, prefix, process string) (held bool, next string, er
 // forget takes this process out of the queue of those who wait.
 func (n *node) forget(k *keys) {
 	_, _ = ask(context.Background(), n, k.name, n.lk.opt.Timeout, func(ctx context.Context) (int64, error) {
-		return n.rdb.ZRem(ctx, k.channel, n.lk.process).Result()
+		return n.rdb.ZRem(ctx, k.channel.(string), n.lk.process).Result()
 	}, nil)
 }

@@ -29,7 +29,7 @@ func (lk *Locker) try(ctx context.Context, k *keys, ttl time.Duration, process s
 	if len(lk.nodes) > 1 {
 		return lk.tryAll(ctx, k, ttl)
 	}
-	n, token, begun := lk.nodes[0], newToken(), time.Now()
+	n, token, begun := lk.nodes[0], any(newToken()), time.Now()
 	g, err := n.acquire(ctx, k, token, ttl, process)
 	switch {
 	case err != nil:
@@ -59,7 +59,7 @@ type grant struct {
 	left  time.Duration
 }
 
-func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Duration, process string) (grant, error) {
+func (n *node) acquire(ctx context.Context, k *keys, token any, ttl time.Duration, process string) (grant, error) {
 	lk := n.lk
 	return ask(ctx, n, k.name, lk.opt.Timeout, func(ctx context.Context) (g grant, err error) {
 		reply, err := acquireScript.Run(ctx, n.rdb, 3, []any{
