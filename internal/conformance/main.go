@@ -45,7 +45,7 @@ func run(ctx context.Context, dir, cache, test string, all bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, origin.stop()) }()
-	proxy, err := startProxy(origin.url, cache)
+	proxy, err := startProxy(ctx, origin.url, cache)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func run(ctx context.Context, dir, cache, test string, all bool) (err error) {
 	case len(results) == 0:
 		return fmt.Errorf("there is no test %q", test)
 	case test != "":
-		fmt.Println(results[0])
+		fmt.Fprintln(os.Stdout, results[0])
 		return nil
 	}
 	surprises := known.surprises(results)
@@ -67,14 +67,14 @@ func run(ctx context.Context, dir, cache, test string, all bool) (err error) {
 	}
 	for _, r := range results {
 		if all && r.judged() && !r.passed() {
-			fmt.Println(r)
+			fmt.Fprintln(os.Stdout, r)
 		}
 	}
 	for _, s := range surprises {
-		fmt.Println(s)
+		fmt.Fprintln(os.Stdout, s)
 	}
-	fmt.Print(table(results))
-	fmt.Println(summary(results))
+	fmt.Fprint(os.Stdout, table(results))
+	fmt.Fprintln(os.Stdout, summary(results))
 	if n := len(surprises); n > 0 {
 		return fmt.Errorf("%d tests did not do what expected.txt says", n)
 	}

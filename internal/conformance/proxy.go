@@ -20,7 +20,7 @@ type proxy struct {
 	undo   []func(context.Context) error
 }
 
-func startProxy(origin, cache string) (*proxy, error) {
+func startProxy(ctx context.Context, origin, cache string) (*proxy, error) {
 	target, err := url.Parse(origin)
 	if err != nil {
 		return nil, err
@@ -28,11 +28,11 @@ func startProxy(origin, cache string) (*proxy, error) {
 	p := &proxy{served: make(chan error, 1)}
 	handler, err := p.wrap(forward(target), cache)
 	if err != nil {
-		return nil, errors.Join(err, p.close(context.Background()))
+		return nil, errors.Join(err, p.close(ctx))
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(err, p.close(context.Background()))
+		return nil, errors.Join(err, p.close(ctx))
 	}
 	p.url = "http://" + ln.Addr().String()
 	p.server = &http.Server{Handler: handler, ReadHeaderTimeout: patience}

@@ -69,7 +69,7 @@ func readOrigin(out io.Reader, first chan<- string, trace bool) {
 	}
 	for lines.Scan() {
 		if trace {
-			fmt.Println(lines.Text())
+			fmt.Fprintln(os.Stdout, lines.Text())
 		}
 	}
 }
@@ -91,7 +91,7 @@ func runSuite(ctx context.Context, dir, base, test string) ([]result, error) {
 	cmd.Stderr = &log
 	out, err := cmd.Output()
 	if test != "" || err != nil {
-		fmt.Print(log.String())
+		fmt.Fprint(os.Stdout, log.String())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the suite: %w", errors.Join(err, ctx.Err()))
