@@ -1,6 +1,7 @@
 package middlewaretest
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 )
@@ -41,7 +42,7 @@ type Route struct {
 
 func (r *Route) request() *http.Request {
 	if r.Request == nil {
-		return httptest.NewRequest(http.MethodGet, "/", nil)
+		return httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
 	}
 	return r.Request()
 }
