@@ -1,0 +1,343 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+)
+
+// exchange is one run of the handler for a load. The handler runs on a goroutine of its own and writes into
+// a buffer; it never touches the ResponseWriter of the request that the load is for, the leader's. What has to
+// go to the leader before the response is complete, the leader's own goroutine does, in follow.
+//
+// So there are up to three goroutines: the handler's, the guard's, which waits in result for what the handler
+// brings, and the leader's, which is in Guard.Fetch or in follow.
+type exchange struct {
+	q      *request
+	p      *policy
+	prev   *stored // what is to be replaced; nil: nothing
+	fwd    string  // why the handler runs, in the words of Cache-Status
+	leased bool    // the load was elected
+	asked  bool    // the handler was given prev's validators
+	begun  time.Time
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	detach func() bool // takes ctx off the load's
+
+	capture capture // the handler's until done
+
+	ops      chan func(http.ResponseWriter) // for the leader's goroutine
+	gone     chan struct{}                  // closed when the leader has left
+	released chan struct{}                  // closed when the response will not be stored: the load is over
+	done     chan struct{}                  // closed when the handler has returned; what follows is written before
+	fields   []field                        // what it has set
+	value    *stored                        // what is stored, or could be
+	judged   judgement
+	err      error // why there is no response that could be used
+
+	mu        sync.Mutex // protects what follows
+	left      bool       // gone is closed
+	claimed   bool       // the leader will follow, or does
+	capturing bool       // the response is to be stored
+}
+
+// errAborted: the handler did not complete its response.
+var errAborted = errors.New("middleware: the handler's response is not complete")
+
+// panicked is what the handler panicked with.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return "middleware: the handler panicked" }
+
+// Unwrap returns the value if it is an error, so that errors.Is sees http.ErrAbortHandler.
+func (p *panicked) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+// handlerFailed is a response that says so. While there is an older one, it is not used.
+type handlerFailed struct{ status int }
+
+func (e *handlerFailed) Error() string { return "middleware: status " + http.StatusText(e.status) }
+
+// start runs the handler.
+func (q *request) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header, prev *stored) *exchange {
+	ex := &exchange{
+		q: q, p: &q.h.cache.policy, prev: prev, begun: time.Now(), capturing: true, fwd: "uri-miss",
+		ops: make(chan func(http.ResponseWriter)), gone: make(chan struct{}),
+		released: make(chan struct{}), done: make(chan struct{}),
+	}
+	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
+	r = r.WithContext(q.h.detached(ex.ctx, q))
+	if prev != nil {
+		ex.asked = validate(r.Header, prev)
+	}
+	ex.capture = capture{ex: ex, outer: outer, header: outer.Clone(), declared: -1}
+	if ex.capture.header == nil {
+		ex.capture.header = make(http.Header)
+	}
+	go ex.run(next, r)
+	return ex
+}
+
+func (ex *exchange) run(next http.Handler, r *http.Request) {
+	returned := false
+	defer func() {
+		switch {
+		case returned:
+		default: // it panicked, or ended its goroutine
+			ex.err = errAborted
+			if p := recover(); p != nil {
+				ex.err = &panicked{p, debug.Stack()}
+			}
+		}
+		ex.detach()
+		close(ex.done)
+		ex.cancel(nil)
+	}()
+	next.ServeHTTP(&ex.capture, r)
+	ex.finish()
+	returned = true
+}
+
+// finish makes a response of what the handler has written.
+func (ex *exchange) finish() {
+	c := &ex.capture
+	c.writeHeader(http.StatusOK)
+	ex.fields = c.fields
+	switch {
+	case ex.ctx.Err() != nil && ex.isCapturing(): // who knows what it left out
+		ex.err = context.Cause(ex.ctx)
+		return
+	case c.declared >= 0 && c.declared != c.written && bodyAllowed(c.status):
+		ex.err = errAborted
+		return
+	case lateTrailers(c.header):
+		ex.judged = judgement{why: "trailers", remember: true}
+		return
+	}
+	if c.status == http.StatusNotModified && ex.asked {
+		ex.freshen()
+		return
+	}
+	ex.judged = c.judged
+	if !ex.judged.store {
+		return
+	}
+	if empty := len(c.body) == 0; empty && c.judged.impliedBody(ex.p, c.status) {
+		ex.judged.store, ex.judged.why = false, "empty"
+		return
+	}
+	ex.value = ex.p.response(&ex.judged, c.status, c.fields, c.body)
+}
+
+// freshen makes the response that the handler says still holds, with the fields of its 304.
+func (ex *exchange) freshen() {
+	c, prev := &ex.capture, ex.prev
+	fields := make([]field, 0, len(prev.fields)+len(c.fields))
+	for _, f := range prev.fields {
+		if i := indexField(c.fields, f.name); i >= 0 && !notFrom304(f.name) {
+			f = c.fields[i]
+		}
+		fields = append(fields, f)
+	}
+	for _, f := range c.fields {
+		if indexField(fields, f.name) < 0 && !notFrom304(f.name) {
+			fields = append(fields, f)
+		}
+	}
+	h := make(http.Header, len(fields))
+	for _, f := range fields {
+		h[f.name] = f.values
+	}
+	ex.fields = fields
+	ex.judged = ex.p.judge(ex.q.auth, prev.status, h, c.date, time.Now(), time.Since(ex.begun))
+	ex.value = ex.p.response(&ex.judged, prev.status, fields, prev.body)
+}
+
+func indexField(fields []field, name string) int {
+	for i := range fields {
+		if fields[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// response makes what is stored.
+func (p *policy) response(j *judgement, status int, fields []field, body []byte) *stored {
+	s := &stored{
+		status: status, fields: p.kept(fields), body: body, age: j.age,
+		validate: j.validate, public: j.public,
+	}
+	s.errorFor = max(j.life.staleIfError, 0)
+	if j.validate {
+		s.errorFor = max(j.life.fresh+j.life.staleIfError, 0) // counts from when it was stored
+	}
+	if j.override {
+		p.overrideFields(s)
+	}
+	return s
+}
+
+func (p *policy) overrideFields(s *stored) {
+	life := p.ttl(s.status)
+	fields := s.fields[:0]
+	seen := false
+	for _, f := range s.fields {
+		switch f.name {
+		case "Expires", "Pragma":
+			continue
+		case "Cache-Control":
+			f.values, seen = []string{overrideMaxAge(f.values, life)}, true
+		}
+		fields = append(fields, f)
+	}
+	if !seen {
+		fields = append(fields, field{name: "Cache-Control", values: []string{overrideMaxAge(nil, life)}})
+	}
+	s.fields = fields
+}
+
+// impliedBody says whether it takes a body for the response to be stored.
+func (j *judgement) impliedBody(p *policy, status int) bool {
+	if p.EmptyBodies || !j.byPolicy {
+		return false
+	}
+	return status == 200 || status == 203 || status == 204
+}
+
+// lateTrailers says whether the handler has set trailers that it had not announced.
+func lateTrailers(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// result waits for what the handler brings to the load. ok is false when it will not be stored, and goes
+// to the leader as it comes.
+func (ex *exchange) result(ctx context.Context) (ok bool) {
+	select {
+	case <-ex.done:
+	case <-ex.released:
+		return false
+	case <-ctx.Done():
+		if ex.stopCapturing() {
+			return false // from now on it is the leader's alone
+		}
+		ex.cancel(context.Cause(ctx))
+		<-ex.done // so that a handler that ignores its ctx counts as abandoned
+	}
+	return ex.isCapturing() || ex.err != nil
+}
+
+// stopCapturing hands the run over to the leader; false if there is none that follows.
+func (ex *exchange) stopCapturing() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if !ex.claimed || ex.left {
+		return false
+	}
+	ex.capturing = false
+	return true
+}
+
+func (ex *exchange) isCapturing() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.capturing
+}
+
+// release says that the response will not be stored, so that the load can end while the handler goes on.
+func (ex *exchange) release() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.capturing {
+		ex.capturing = false
+		ex.claimed = true
+		ex.detach()
+		close(ex.released)
+		if ex.left {
+			ex.cancel(context.Canceled)
+		}
+	}
+}
+
+// claim makes the leader leave the guard and follow, while the load goes on.
+func (ex *exchange) claim() {
+	ex.mu.Lock()
+	if ex.left || ex.claimed {
+		ex.mu.Unlock()
+		return
+	}
+	ex.claimed = true
+	ex.detach()
+	ex.mu.Unlock()
+	ex.q.wait.detach()
+}
+
+// do lets the leader's goroutine do something. It returns false if there is no leader any more.
+func (ex *exchange) do(op func(http.ResponseWriter)) bool {
+	finished := make(chan struct{})
+	select {
+	case ex.ops <- func(w http.ResponseWriter) { defer close(finished); op(w) }:
+		<-finished
+		return true
+	case <-ex.gone:
+		return false
+	}
+}
+
+// follow does what the handler wants done, on the leader's goroutine, until the handler has returned. It
+// returns false if the leader's ctx ended before.
+func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
+	for {
+		select {
+		case op := <-ex.ops:
+			op(w)
+		case <-ex.done:
+			return true
+		case <-ctx.Done():
+			ex.leave()
+			return false
+		}
+	}
+}
+
+func (ex *exchange) isDone() bool {
+	select {
+	case <-ex.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave says that there is no leader any more. A run that nobody else has use for is cancelled.
+func (ex *exchange) leave() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.left {
+		return
+	}
+	ex.left = true
+	close(ex.gone)
+	if !ex.capturing {
+		ex.cancel(context.Canceled)
+	}
+}
+
+// writerOnly hides what else an io.Writer can do.
+type writerOnly struct{ io.Writer }

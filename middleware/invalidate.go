@@ -1,0 +1,102 @@
+package middleware
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// change runs the handler for a request of an unsafe method. When that has been done without an error, what
+// is stored for its URL is invalid, and for those that Location and Content-Location name (RFC 9111, section
+// 4.4). The response goes out after that: who has it sees what has changed.
+func (h *handler) change(w http.ResponseWriter, r *http.Request) {
+	h.cache.report(w.Header(), &report{fwd: "method", ttl: noTTL})
+	c := &changing{ResponseWriter: w, h: h, r: r}
+	returned := false
+	defer func() {
+		if !returned || !c.wrote { // who knows what a handler that panicked has done
+			c.invalidate(http.StatusOK)
+		}
+		h.observe(r, Bypass, "method")
+	}()
+	h.next.ServeHTTP(c, r)
+	returned = true
+}
+
+// changing sees to it that the invalidation comes before the response.
+type changing struct {
+	http.ResponseWriter
+	h     *handler
+	r     *http.Request
+	wrote bool
+}
+
+func (c *changing) invalidate(status int) {
+	if c.wrote {
+		return
+	}
+	c.wrote = true
+	if status >= 400 {
+		return
+	}
+	cache := c.h.cache
+	keys := cache.keysOf(c.r.Host, c.r.URL)
+	for _, name := range [...]string{"Location", "Content-Location"} {
+		for _, line := range c.Header()[name] {
+			u, err := c.r.URL.Parse(line)
+			if err != nil {
+				continue
+			}
+			if u.Host == "" || u.Host == c.r.Host { // others are not ours to invalidate
+				u.Host = c.r.Host
+				keys = append(keys, cache.keysOf(u.Host, u)...)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), invalidateTimeout)
+	defer cancel()
+	_ = cache.guard.Delete(ctx, keys...) // the guard tells its Observer
+}
+
+// invalidateTimeout is how long a response waits for its invalidation, when the store does not answer.
+const invalidateTimeout = 250 * time.Millisecond
+
+func (c *changing) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		c.invalidate(status)
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *changing) Write(p []byte) (int, error) {
+	c.invalidate(http.StatusOK)
+	return c.ResponseWriter.Write(p)
+}
+
+func (c *changing) WriteString(s string) (int, error) {
+	c.invalidate(http.StatusOK)
+	return io.WriteString(c.ResponseWriter, s)
+}
+
+func (c *changing) ReadFrom(src io.Reader) (int64, error) {
+	c.invalidate(http.StatusOK)
+	return io.Copy(c.ResponseWriter, src)
+}
+
+func (c *changing) FlushError() error {
+	c.invalidate(http.StatusOK)
+	return http.NewResponseController(c.ResponseWriter).Flush()
+}
+
+func (c *changing) Flush() { _ = c.FlushError() }
+
+func (c *changing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c.invalidate(http.StatusOK)
+	return http.NewResponseController(c.ResponseWriter).Hijack()
+}
+
+// Unwrap is for deadlines and full duplex; what could get past this writer is above.
+func (c *changing) Unwrap() http.ResponseWriter { return c.ResponseWriter }

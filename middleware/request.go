@@ -1,0 +1,379 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// request is a request that the store may answer. Loads that it starts outlive it; they use a copy of it
+// that is made before it ends.
+type request struct {
+	h        *handler
+	w        http.ResponseWriter
+	r        *http.Request
+	wait     waitCtx // what the guard is called with
+	target   target
+	identity string
+	auth     bool // its Authorization decides what may be stored for it
+	base     key
+	spec     *stored // that the base entry holds
+	variant  key     // by that
+
+	mu     sync.Mutex // protects what follows
+	ended  bool
+	copied *http.Request
+	outer  http.Header // what the layers outside had set by then
+	saved  any         // of the router
+	ex     *exchange   // the latest run of the handler for this request
+	answer *stored     // what that run's load returned
+}
+
+// errEnded: a load began after its request had ended. It is put off.
+var errEnded = errors.New("middleware: the request has ended")
+
+// newRequest prepares r for the guard.
+func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *request {
+	p := &h.cache.policy
+	q := &request{h: h, w: w, r: r, target: t}
+	q.wait.Context = r.Context()
+	class := classPublic
+	if p.Identity != nil {
+		q.identity = p.Identity(r)
+	}
+	if q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && len(r.Header["Authorization"]) > 0; q.auth {
+		class = classAuth
+	}
+	q.base = baseKey(p.Version, class, &t)
+	return q
+}
+
+// secure makes the copy for loads, if there is none yet. It is called before the request's header fields are
+// touched or the request ends, if a load of its own may be about to begin.
+func (q *request) secure() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.copy()
+}
+
+// copy is called with q.mu held.
+func (q *request) copy() {
+	if q.copied == nil {
+		q.saved = q.h.save(q.r)
+		q.outer = q.w.Header().Clone()
+		q.copied = q.r.Clone(context.WithoutCancel(q.r.Context()))
+	}
+}
+
+// forLoad makes of a copy what the handler of a load gets to see.
+func (q *request) forLoad(r *http.Request) {
+	p := &q.h.cache.policy
+	for _, name := range conditionalFields {
+		delete(r.Header, name)
+	}
+	for name := range r.Header {
+		if p.strips(name) {
+			delete(r.Header, name)
+		}
+	}
+	if p.Authorization == IgnoreAuthorization && q.identity == "" {
+		delete(r.Header, "Authorization")
+	}
+	if p.Cookies != nil && q.identity == "" {
+		keepCookies(r, p.Cookies)
+	}
+	if p.Query != nil {
+		r.URL.RawQuery, r.URL.ForceQuery = keptQuery(r.URL.RawQuery, p.Query), false
+		r.RequestURI = r.URL.RequestURI()
+		r.Form, r.PostForm = nil, nil
+	}
+	if host := q.h.cache.opts.Host; host != "" {
+		r.Host = host
+	}
+	r.Method, r.Body, r.ContentLength = http.MethodGet, http.NoBody, 0
+}
+
+// keepCookies removes all cookies but those named.
+func keepCookies(r *http.Request, names []string) {
+	var kept []*http.Cookie
+	for _, name := range names {
+		kept = append(kept, r.CookiesNamed(name)...)
+	}
+	r.Header.Del("Cookie")
+	for _, c := range kept {
+		r.AddCookie(c)
+	}
+}
+
+// end is called when the request has been answered.
+func (q *request) end() {
+	q.mu.Lock()
+	q.ended = true
+	ex := q.ex
+	q.mu.Unlock()
+	q.wait.end()
+	if ex != nil {
+		ex.leave()
+	}
+}
+
+// begin runs the handler for a load.
+func (q *request) begin(ctx context.Context, prev *stored) *exchange {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended && q.copied == nil {
+		return nil
+	}
+	q.copy()
+	r := q.copied.Clone(ctx)
+	q.forLoad(r)
+	q.ex = q.start(ctx, q.h.next, r, q.outer, prev)
+	if q.ended {
+		q.ex.leave()
+	}
+	return q.ex
+}
+
+// run is a load of the handler's response. What it returns as a response is for the leader as it is, and for
+// others as the guard was told.
+func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stored) (*exchange, *stored, error) {
+	ex := q.begin(ctx, prev)
+	if ex == nil {
+		return nil, nil, errEnded
+	}
+	ex.fwd, ex.leased = "uri-miss", l.Leased()
+	if q.spec != nil && len(q.spec.vary) > 0 {
+		ex.fwd = "vary-miss"
+	}
+	if prev != nil {
+		ex.fwd = "stale"
+	}
+	p := &q.h.cache.policy
+	leaders := &stored{streamed: true}
+	if !ex.result(ctx) {
+		if ctx.Err() != nil {
+			return ex, leaders, context.Cause(ctx)
+		}
+		unshared(l, p, &ex.capture.judged)
+		return ex, leaders, nil
+	}
+	err := ex.err
+	if err == nil && failed(ex.capture.status) && prev != nil && !ex.judged.store {
+		err = &handlerFailed{ex.capture.status}
+	}
+	switch {
+	case err != nil && prev != nil && prev.errorFor <= 0: // the older one is no alternative
+		l.DoNotShare()
+		return ex, leaders, nil
+	case err != nil:
+		return ex, leaders, err
+	case !ex.judged.store:
+		unshared(l, p, &ex.judged)
+		return ex, leaders, nil
+	}
+	return ex, ex.value, nil
+}
+
+// unshared says that a response is for the leader alone.
+func unshared(l *stampede.Load[*stored], p *policy, j *judgement) {
+	l.DoNotShare()
+	if j.remember {
+		l.Pass(p.PassFor)
+	}
+}
+
+// settle says how long a response is stored.
+func (p *policy) settle(l *stampede.Load[*stored], s *stored, life *lifetimes) {
+	keep := p.keep(s, life)
+	if s.validate { // fresh as far as the guard is concerned: it is asked about at each use
+		l.TTL(max(keep, s.errorFor, time.Millisecond))
+		l.StaleFor(0)
+		l.StaleIfError(0)
+		return
+	}
+	fresh, stale := life.fresh, life.stale
+	if fresh < time.Millisecond { // only its window is left
+		stale, keep = stale+fresh, keep+fresh
+		fresh = time.Millisecond
+	}
+	l.TTL(fresh)
+	l.StaleFor(stale)
+	l.StaleIfError(keep)
+}
+
+// loadBase loads the base entry: the response, or a spec if it depends on more than the URL.
+func (q *request) loadBase(ctx context.Context, l *stampede.Load[*stored]) (*stored, error) {
+	c := q.h.cache
+	prev := previous(l, q.base)
+	switch {
+	case prev != nil && prev.isSpec():
+		return prev, nil // it is used: so it goes on
+	case c.policy.keyed:
+		return &stored{key: q.base, gen: newGeneration()}, nil
+	}
+	ex, answer, err := q.run(ctx, l, prev)
+	if err == nil && answer == ex.value {
+		if vary := ex.judged.vary; len(vary) > 0 {
+			answer = &stored{key: q.base, gen: newGeneration(), vary: vary}
+			q.storeVariant(ctx, ex, answer)
+		} else {
+			answer.key = q.base
+			c.policy.settle(l, answer, &ex.judged.life)
+		}
+	}
+	q.answered(answer)
+	return answer, err
+}
+
+// storeVariant stores a response under the generation of a spec that nobody knows yet.
+func (q *request) storeVariant(ctx context.Context, ex *exchange, spec *stored) {
+	c := q.h.cache
+	s := ex.value
+	s.key = variantKey(q.base, spec.gen, c.policy.dimensions(q.copied, q.identity, spec.vary))
+	name := s.key.hash()
+	c.variants.admit(spec.gen, name, c.policy.MaxVariants)
+	_, _ = c.guard.Fetch(ctx, name, func(_ context.Context, l *stampede.Load[*stored]) (*stored, error) {
+		c.policy.settle(l, s, &ex.judged.life)
+		return s, nil
+	})
+}
+
+// loadVariant loads the response for what the request has for the dimensions.
+func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*stored, error) {
+	c := q.h.cache
+	ex, answer, err := q.run(ctx, l, previous(l, q.variant))
+	if err == nil && answer == ex.value {
+		switch {
+		case !contains(q.spec.vary, ex.judged.vary): // the key lacks something
+			l.DoNotShare()
+			q.widen(ctx, union(q.spec.vary, ex.judged.vary))
+			ex.judged.store = false
+		case !c.variants.admit(q.spec.gen, q.variant.hash(), c.policy.MaxVariants):
+			answer.key = q.variant
+			l.DoNotStore()
+			ex.judged.why = "variants"
+		default:
+			answer.key = q.variant
+			c.policy.settle(l, answer, &ex.judged.life)
+		}
+	}
+	q.answered(answer)
+	return answer, err
+}
+
+// widen replaces the spec by one with more fields. Its generation is new: what a load that began before an
+// invalidation has learnt must lead to nothing that is stored.
+func (q *request) widen(ctx context.Context, vary []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = q.h.cache.guard.Set(ctx, q.base.hash(), &stored{key: q.base, gen: newGeneration(), vary: vary})
+}
+
+func (q *request) answered(answer *stored) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.answer = answer
+}
+
+// led returns the run of the handler that v is the answer of, nil if it is from elsewhere.
+func (q *request) led(v *stored) *exchange {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if v != nil && v == q.answer {
+		return q.ex
+	}
+	return nil
+}
+
+// latest returns the latest run of the handler, if it is one that somebody may have waited for.
+func (q *request) latest() *exchange {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ex
+}
+
+// previous is what a load is to replace. Two keys of one hash are not expected, but would be told apart.
+func previous(l *stampede.Load[*stored], k key) *stored {
+	if prev, ok := l.Previous(); ok && prev != nil && prev.key == k {
+		return prev
+	}
+	return nil
+}
+
+// waitCtx is the request's ctx, with a way to leave the guard before it ends. It makes a channel only for who
+// asks for one, which on the way to a hit nobody does.
+type waitCtx struct {
+	context.Context
+
+	mu       sync.Mutex // protects what follows
+	own      context.Context
+	cancel   context.CancelFunc
+	detached bool
+}
+
+// Done is closed when the request's ctx ends, or by detach.
+func (c *waitCtx) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.make().Done()
+}
+
+func (c *waitCtx) make() context.Context {
+	if c.own == nil {
+		c.own, c.cancel = context.WithCancel(c.Context)
+		if c.detached {
+			c.cancel()
+		}
+	}
+	return c.own
+}
+
+// Err says why it has ended.
+func (c *waitCtx) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.detached {
+		return context.Canceled
+	}
+	return nil
+}
+
+// AfterFunc spares package context a goroutine.
+func (c *waitCtx) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	own := c.make()
+	c.mu.Unlock()
+	return context.AfterFunc(own, f)
+}
+
+// detach makes calls of the guard return.
+func (c *waitCtx) detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.detached = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+func (c *waitCtx) isDetached() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.detached
+}
+
+// end gives back what Done took.
+func (c *waitCtx) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
