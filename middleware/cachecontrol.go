@@ -10,6 +10,7 @@ import (
 type directives struct {
 	noStore, noCache, private, public bool
 	mustRevalidate, proxyRevalidate   bool
+	mustUnderstand                    bool
 	onlyIfCached                      bool
 
 	maxAge, sMaxAge, staleWhileRevalidate, staleIfError seconds
@@ -42,6 +43,8 @@ func parseCacheControl(lines []string) (d directives) {
 				d.mustRevalidate = true
 			case strings.EqualFold(name, "proxy-revalidate"):
 				d.proxyRevalidate = true
+			case strings.EqualFold(name, "must-understand"):
+				d.mustUnderstand = true
 			case strings.EqualFold(name, "only-if-cached"):
 				d.onlyIfCached = true
 			case strings.EqualFold(name, "max-age"):

@@ -114,13 +114,9 @@ func (c *capture) show() {
 	c.ex.do(func(w http.ResponseWriter) {
 		h := w.Header()
 		replaceHeader(h, c.final)
-		if c.status == http.StatusOK && c.declared != 0 && notModified(c.ex.q.r.Header, c.final) {
+		if c.status == http.StatusOK && validator(c.final) && notModified(c.ex.q.r.Header, c.final) {
 			c.discard, c.status = true, http.StatusNotModified
-			for name := range h {
-				if notIn304(name) {
-					delete(h, name)
-				}
-			}
+			leaveOut(h)
 		}
 		c.ex.q.statusPassed(h, c)
 		w.WriteHeader(c.status)
@@ -175,18 +171,17 @@ func (c *capture) write(n int, keep func(), send func(http.ResponseWriter) (int,
 		return 0, http.ErrContentLength
 	}
 	capturing := c.ex.isCapturing()
-	if capturing && len(c.body)+n > c.ex.p.MaxBody {
-		c.judged.store, c.judged.why, c.judged.remember = false, "body-size", true
+	switch {
+	case capturing && len(c.body)+n > c.ex.p.MaxBody:
+		c.judged.store, c.judged.why, c.judged.remember = false, "body-size", c.status < 400
 		c.pass()
 		capturing = false
-	}
-	if capturing {
+	case capturing:
 		keep()
+	case !c.passing: // the load was given up, the leader has not
+		c.show()
 	}
 	if !c.passing {
-		if !capturing {
-			return 0, c.lost()
-		}
 		return n, nil
 	}
 	if c.discard {
@@ -244,7 +239,9 @@ func (c *capture) FlushError() (err error) {
 }
 
 // Hijack is not possible in a load; requests that ask for an upgrade do not come here.
-func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, http.ErrNotSupported }
+func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
 
 // SetReadDeadline applies to the leader's connection.
 func (c *capture) SetReadDeadline(at time.Time) error {

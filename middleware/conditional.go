@@ -37,7 +37,7 @@ func anyTagMatches(lines []string, tag string) bool {
 	for _, line := range lines {
 		for line != "" {
 			var member string
-			member, line = cutMember(line)
+			member, line = cutTag(line)
 			switch member = trim(member); {
 			case member == "*":
 				return true
@@ -47,6 +47,20 @@ func anyTagMatches(lines []string, tag string) bool {
 		}
 	}
 	return false
+}
+
+// cutTag cuts off the first member of a list of entity tags, in which a backslash is a character like others.
+func cutTag(list string) (tag, rest string) {
+	quoted := false
+	for i := range len(list) {
+		switch c := list[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			return list[:i], list[i+1:]
+		}
+	}
+	return list, ""
 }
 
 func weak(tag string) string { return strings.TrimPrefix(tag, "W/") }
@@ -72,6 +86,18 @@ func notIn304(name string) bool {
 	}
 	return false
 }
+
+// leaveOut removes them.
+func leaveOut(h http.Header) {
+	for name := range h {
+		if notIn304(name) {
+			delete(h, name)
+		}
+	}
+}
+
+// validator says whether a response has one.
+func validator(h http.Header) bool { return len(h["Etag"]) > 0 || len(h["Last-Modified"]) > 0 }
 
 // notFrom304 are the fields that a 304 of the handler does not change in what is stored: those that belong
 // to the stored content, and the validator that has just been confirmed (RFC 9111, section 3.2).

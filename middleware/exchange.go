@@ -69,24 +69,21 @@ type handlerFailed struct{ status int }
 func (e *handlerFailed) Error() string { return "middleware: status " + http.StatusText(e.status) }
 
 // start runs the handler.
-func (q *request) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header, prev *stored) *exchange {
-	ex := &exchange{
-		q: q, p: &q.h.cache.policy, prev: prev, begun: time.Now(), capturing: true, fwd: "uri-miss",
-		ops: make(chan func(http.ResponseWriter)), gone: make(chan struct{}),
-		released: make(chan struct{}), done: make(chan struct{}),
-	}
+func (ex *exchange) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header) {
+	ex.p, ex.begun, ex.capturing = &ex.q.h.cache.policy, time.Now(), true
+	ex.ops, ex.gone = make(chan func(http.ResponseWriter)), make(chan struct{})
+	ex.released, ex.done = make(chan struct{}), make(chan struct{})
 	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
-	r = r.WithContext(q.h.detached(ex.ctx, q))
-	if prev != nil {
-		ex.asked = validate(r.Header, prev)
+	r = r.WithContext(ex.q.h.detached(ex.ctx, ex.q.saved))
+	if ex.prev != nil {
+		ex.asked = validate(r.Header, ex.prev)
 	}
 	ex.capture = capture{ex: ex, outer: outer, header: outer.Clone(), declared: -1}
 	if ex.capture.header == nil {
 		ex.capture.header = make(http.Header)
 	}
 	go ex.run(next, r)
-	return ex
 }
 
 func (ex *exchange) run(next http.Handler, r *http.Request) {

@@ -38,20 +38,22 @@ func explicitLifetime(h http.Header, cc *directives, date time.Time) (life time.
 // handler made itself, Date is when it was made.
 func initialAge(h http.Header, date, now time.Time, delay time.Duration) time.Duration {
 	apparent := max(now.Sub(date), 0)
-	if age, ok := parseAge(h["Age"]); ok {
-		return max(apparent, age+delay)
+	lines := h["Age"]
+	if len(lines) == 0 {
+		return apparent
 	}
-	return apparent
+	return max(apparent, parseAge(lines)+delay)
 }
 
-// parseAge reads Age. Of a list the first member counts; what is no number is passed over.
-func parseAge(lines []string) (time.Duration, bool) {
-	if len(lines) == 0 {
-		return 0, false
+// parseAge reads Age. Anything but one number counts as older than any lifetime: RFC 9111 would pass it over
+// (section 5.1), but a response whose freshness is in doubt is better taken as stale (section 4.2.1).
+func parseAge(lines []string) time.Duration {
+	if len(lines) == 1 {
+		if n, ok := deltaSeconds(trim(lines[0])); ok {
+			return time.Duration(n) * time.Second
+		}
 	}
-	first, _ := cutMember(lines[0])
-	n, ok := deltaSeconds(trim(first))
-	return time.Duration(n) * time.Second, ok
+	return maxSeconds * time.Second
 }
 
 // onlyDate reads a field that holds one date. Two lines are no date.

@@ -15,6 +15,7 @@ type Cache struct {
 	guard    *stampede.Guard[*stored]
 	opts     *Options
 	variants *variants
+	passes   *passes
 
 	policy     policy
 	statusName string
@@ -28,7 +29,7 @@ func New(store stampede.Store, opts *Options) (*Cache, error) {
 	}
 	p, err := o.Policy.compile()
 	errs := []error{o.validate(), err}
-	c := &Cache{opts: o, policy: p, statusName: o.StatusName, variants: new(variants)}
+	c := &Cache{opts: o, policy: p, statusName: o.StatusName, variants: new(variants), passes: new(passes)}
 	switch c.statusName {
 	case "":
 		c.statusName = "herdgate"

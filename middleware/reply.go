@@ -47,11 +47,7 @@ func (q *request) write(h http.Header, rep *report, status int, body []byte, out
 	if status == http.StatusOK {
 		switch {
 		case notModified(r.Header, h):
-			for name := range h {
-				if notIn304(name) {
-					delete(h, name)
-				}
-			}
+			leaveOut(h)
 			q.w.WriteHeader(http.StatusNotModified)
 			return
 		case len(r.Header["Range"]) > 0 && r.Method == http.MethodGet:

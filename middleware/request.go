@@ -121,8 +121,8 @@ func (q *request) end() {
 	}
 }
 
-// begin runs the handler for a load.
-func (q *request) begin(ctx context.Context, prev *stored) *exchange {
+// begin runs the handler for a load. It returns nil if there is no request any more to run it with.
+func (q *request) begin(ctx context.Context, prev *stored, fwd string, leased bool) *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended && q.copied == nil {
@@ -131,7 +131,8 @@ func (q *request) begin(ctx context.Context, prev *stored) *exchange {
 	q.copy()
 	r := q.copied.Clone(ctx)
 	q.forLoad(r)
-	q.ex = q.start(ctx, q.h.next, r, q.outer, prev)
+	q.ex = &exchange{q: q, prev: prev, fwd: fwd, leased: leased}
+	q.ex.start(ctx, q.h.next, r, q.outer)
 	if q.ended {
 		q.ex.leave()
 	}
@@ -140,25 +141,20 @@ func (q *request) begin(ctx context.Context, prev *stored) *exchange {
 
 // run is a load of the handler's response. What it returns as a response is for the leader as it is, and for
 // others as the guard was told.
-func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stored) (*exchange, *stored, error) {
-	ex := q.begin(ctx, prev)
+func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stored, fwd string) (*exchange, *stored, error) {
+	if prev != nil {
+		fwd = "stale"
+	}
+	ex := q.begin(ctx, prev, fwd, l.Leased())
 	if ex == nil {
 		return nil, nil, errEnded
 	}
-	ex.fwd, ex.leased = "uri-miss", l.Leased()
-	if q.spec != nil && len(q.spec.vary) > 0 {
-		ex.fwd = "vary-miss"
-	}
-	if prev != nil {
-		ex.fwd = "stale"
-	}
-	p := &q.h.cache.policy
 	leaders := &stored{streamed: true}
 	if !ex.result(ctx) {
 		if ctx.Err() != nil {
 			return ex, leaders, context.Cause(ctx)
 		}
-		unshared(l, p, &ex.capture.judged)
+		q.unshared(l, &ex.capture.judged)
 		return ex, leaders, nil
 	}
 	err := ex.err
@@ -172,17 +168,18 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 	case err != nil:
 		return ex, leaders, err
 	case !ex.judged.store:
-		unshared(l, p, &ex.judged)
+		q.unshared(l, &ex.judged)
 		return ex, leaders, nil
 	}
 	return ex, ex.value, nil
 }
 
 // unshared says that a response is for the leader alone.
-func unshared(l *stampede.Load[*stored], p *policy, j *judgement) {
+func (q *request) unshared(l *stampede.Load[*stored], j *judgement) {
 	l.DoNotShare()
-	if j.remember {
-		l.Pass(p.PassFor)
+	if d := q.h.cache.policy.PassFor; j.remember && d > 0 {
+		l.Pass(d)
+		q.h.cache.passes.put(l.Key(), d)
 	}
 }
 
@@ -215,8 +212,9 @@ func (q *request) loadBase(ctx context.Context, l *stampede.Load[*stored]) (*sto
 	case c.policy.keyed:
 		return &stored{key: q.base, gen: newGeneration()}, nil
 	}
-	ex, answer, err := q.run(ctx, l, prev)
+	ex, answer, err := q.run(ctx, l, prev, "uri-miss")
 	if err == nil && answer == ex.value {
+		c.shareable(ctx, l)
 		if vary := ex.judged.vary; len(vary) > 0 {
 			answer = &stored{key: q.base, gen: newGeneration(), vary: vary}
 			q.storeVariant(ctx, ex, answer)
@@ -245,8 +243,13 @@ func (q *request) storeVariant(ctx context.Context, ex *exchange, spec *stored) 
 // loadVariant loads the response for what the request has for the dimensions.
 func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*stored, error) {
 	c := q.h.cache
-	ex, answer, err := q.run(ctx, l, previous(l, q.variant))
+	fwd := "uri-miss"
+	if len(q.spec.vary) > 0 {
+		fwd = "vary-miss"
+	}
+	ex, answer, err := q.run(ctx, l, previous(l, q.variant), fwd)
 	if err == nil && answer == ex.value {
+		c.shareable(ctx, l)
 		switch {
 		case !contains(q.spec.vary, ex.judged.vary): // the key lacks something
 			l.DoNotShare()

@@ -1,9 +1,12 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -27,11 +30,11 @@ func (h *handler) save(r *http.Request) any {
 	return h.saveRoute(r)
 }
 
-func (h *handler) detached(ctx context.Context, q *request) context.Context {
+func (h *handler) detached(ctx context.Context, saved any) context.Context {
 	if h.restoreRoute == nil {
 		return ctx
 	}
-	return h.restoreRoute(ctx, q.saved)
+	return h.restoreRoute(ctx, saved)
 }
 
 // ServeHTTP is the way of a request: past the cache, to what is stored and nothing else, or to the guard,
@@ -185,7 +188,21 @@ func (q *request) complete(ex *exchange, stored bool) {
 		return
 	}
 	replaceHeader(h, c.final)
-	q.write(h, &rep, c.status, c.body, outcome)
+	if ex.value != nil {
+		q.write(h, &rep, c.status, c.body, outcome)
+		return
+	}
+	q.h.cache.report(h, &rep)
+	q.h.observe(q.r, outcome, rep.detail)
+	for name, values := range c.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			h[name] = values
+		}
+	}
+	q.w.WriteHeader(c.status)
+	if len(c.body) > 0 {
+		_, _ = q.w.Write(c.body)
+	}
 }
 
 // without answers a request that the guard has nothing for.
@@ -241,6 +258,10 @@ func (q *request) reuse(res *stampede.Result[*stored]) {
 	case s.validate:
 		q.validate(res)
 	case res.Freshness == stampede.OnlyIfError && -res.FreshFor > s.errorFor:
+		if ex := q.latest(); ex != nil && ex.isDone() {
+			q.lead(ex, false)
+			return
+		}
 		q.apart("stale")
 	default:
 		rep := report{hit: true, ttl: res.FreshFor}
@@ -297,9 +318,8 @@ func (q *request) logPanic(p *panicked) {
 	if err, ok := p.value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return
 	}
-	if log := q.h.cache.opts.Guard.Logger; log != nil {
-		log.Error("middleware: the handler panicked", "panic", p.value, "stack", string(p.stack))
-	}
+	log := cmp.Or(q.h.cache.opts.Guard.Logger, slog.Default())
+	log.Error("middleware: the handler panicked", "panic", p.value, "stack", string(p.stack))
 }
 
 // statusPassed adds Cache-Status to a response that is passed on.

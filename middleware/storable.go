@@ -36,6 +36,8 @@ func (p *policy) judge(auth bool, status int, h http.Header, date, now time.Time
 	switch {
 	case status == http.StatusPartialContent, status == http.StatusNotModified, status < 200:
 		j.why = "status"
+	case cc.mustUnderstand && http.StatusText(status) == "":
+		j.why = "status"
 	case cc.noStore:
 		j.why, j.remember = "no-store", true
 	case cc.private:
@@ -83,14 +85,13 @@ func (p *policy) lifetimes(j *judgement, status int, h http.Header, cc *directiv
 		stale:        window(cc.staleWhileRevalidate, p.StaleFor, forbidden, forbidden || shared),
 		staleIfError: window(cc.staleIfError, p.StaleIfError, forbidden, forbidden || shared),
 	}
-	validator := len(h["Etag"]) > 0 || len(h["Last-Modified"]) > 0
 	servable := j.life.fresh > 0 || j.life.fresh+j.life.stale > 0
 	switch {
 	case cc.noCache, !servable:
 		// To be asked about each time. Without a validator there is nothing to ask, but it may serve when
 		// the handler fails.
 		j.validate = true
-		j.store = validator && p.KeepFor > 0 || j.life.fresh+j.life.staleIfError > 0 && !cc.noCache
+		j.store = validator(h) && p.KeepFor > 0 || j.life.fresh+j.life.staleIfError > 0 && !cc.noCache
 		j.why = "stale"
 		if cc.noCache {
 			j.why = "no-cache"
