@@ -10,6 +10,13 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/herdgate/herdgate/internal/redisproc"
+	"github.com/herdgate/herdgate/middleware"
+	"github.com/herdgate/herdgate/stampede"
+	"github.com/herdgate/herdgate/stampede/redisstore"
 )
 
 // proxy is the cache under test: a reverse proxy to the origin, behind the middleware.
@@ -53,15 +60,49 @@ func forward(target *url.URL) http.Handler {
 	}
 }
 
+// policy is that of a cache which knows of its origin only what the origin says. By default, requests with
+// Authorization or a Cookie go past the cache; here they are treated as RFC 9111 allows it, so that the suite
+// sees what becomes of them.
+var policy = middleware.Policy{
+	Authorization: middleware.ExplicitAuthorization,
+	Cookies:       []string{},
+}
+
 // wrap puts the cache around the handler.
 func (p *proxy) wrap(next http.Handler, cache string) (http.Handler, error) {
+	var store stampede.Store
 	switch cache {
 	case "none":
 		return next, nil
+	case "memory":
+		store = new(stampede.MemoryStore)
+	case "redis":
+		server, err := redisproc.Start(redisproc.Options{})
+		if err != nil {
+			return nil, err
+		}
+		p.later(func(context.Context) error { return server.Close() })
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		p.later(func(context.Context) error { return client.Close() })
+		kept, err := redisstore.New(client, nil)
+		if err != nil {
+			return nil, err
+		}
+		p.later(func(context.Context) error { return kept.Close() })
+		store = kept
 	default:
 		return nil, fmt.Errorf("no such cache: %s", cache)
 	}
+	c, err := middleware.New(store, &middleware.Options{Policy: policy})
+	if err != nil {
+		return nil, err
+	}
+	p.later(c.Close)
+	return c.Handler(next), nil
 }
+
+// later has close call f, before what it was told earlier.
+func (p *proxy) later(f func(context.Context) error) { p.undo = append(p.undo, f) }
 
 func (p *proxy) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -73,7 +114,7 @@ func (p *proxy) stop() error {
 	return errors.Join(err, p.close(ctx))
 }
 
-// close closes what wrap opened, the last first.
+// close undoes wrap, the last thing first.
 func (p *proxy) close(ctx context.Context) error {
 	var errs []error
 	for i := len(p.undo) - 1; i >= 0; i-- {
