@@ -30,7 +30,7 @@ if (only !== undefined) {
   chosen.forEach(suite => suite.tests.forEach(test => { test.dump = true }))
 }
 
-await runTests(chosen, fetch, false, base)
+await runTests(chosen, fetch, false, base, 25)
 
 const results = getResults()
 const report = []
