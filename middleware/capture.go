@@ -224,15 +224,23 @@ func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
 // Flush is FlushError without the error.
 func (c *capture) Flush() { _ = c.FlushError() }
 
-// FlushError has the leader send what there is. The response may still be stored when it is complete.
+// FlushError has the leader send what there is. Where nobody but a default has said that the response may be
+// stored, it is taken for a stream. Else it is stored when it is complete.
 func (c *capture) FlushError() (err error) {
 	c.writeHeader(http.StatusOK)
-	if !c.passing {
-		if !c.judged.store { // it may not be shown yet, if at all
-			return nil
-		}
+	switch {
+	case c.passing:
+	case !c.judged.store: // it may not be shown yet, if at all
+		return nil
+	case c.judged.byPolicy && c.ex.p.Mode == Respect:
+		c.judged.store, c.judged.why, c.judged.remember = false, "stream", c.status < 400
+		c.pass()
+	default:
 		c.ex.claim()
 		c.show()
+		if c.judged.byPolicy {
+			close(c.ex.flushed)
+		}
 	}
 	c.ex.do(func(w http.ResponseWriter) { err = http.NewResponseController(w).Flush() })
 	return err

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -34,6 +35,7 @@ type exchange struct {
 	ops      chan func(http.ResponseWriter) // for the leader's goroutine
 	gone     chan struct{}                  // closed when the leader has left
 	released chan struct{}                  // closed when the response will not be stored: the load is over
+	flushed  chan struct{}                  // closed when the leader has been sent a part of what rests on the policy
 	done     chan struct{}                  // closed when the handler has returned; what follows is written before
 	fields   []field                        // what it has set
 	value    *stored                        // what is stored, or could be
@@ -63,16 +65,16 @@ func (p *panicked) Unwrap() error {
 	return err
 }
 
-// handlerFailed is a response that says so. While there is an older one, it is not used.
-type handlerFailed struct{ status int }
+// failedError is a response that says so. While there is an older one, it is not used.
+type failedError struct{ status int }
 
-func (e *handlerFailed) Error() string { return "middleware: status " + http.StatusText(e.status) }
+func (e *failedError) Error() string { return "middleware: status " + http.StatusText(e.status) }
 
 // start runs the handler.
 func (ex *exchange) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header) {
 	ex.p, ex.begun, ex.capturing = &ex.q.h.cache.policy, time.Now(), true
 	ex.ops, ex.gone = make(chan func(http.ResponseWriter)), make(chan struct{})
-	ex.released, ex.done = make(chan struct{}), make(chan struct{})
+	ex.released, ex.flushed, ex.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
 	r = r.WithContext(ex.q.h.detached(ex.ctx, ex.q.saved))
@@ -176,9 +178,9 @@ func (p *policy) response(j *judgement, status int, fields []field, body []byte)
 		status: status, fields: p.kept(fields), body: body, age: j.age,
 		validate: j.validate, public: j.public,
 	}
-	s.errorFor = max(j.life.staleIfError, 0)
+	s.errorFor = max(j.life.staleIfError, j.life.stale, 0)
 	if j.validate {
-		s.errorFor = max(j.life.fresh+j.life.staleIfError, 0) // counts from when it was stored
+		s.errorFor = max(j.life.fresh+s.errorFor, 0) // counts from when it was stored
 	}
 	if j.override {
 		p.overrideFields(s)
@@ -223,21 +225,36 @@ func lateTrailers(h http.Header) bool {
 	return false
 }
 
+// streamPatience is how long others wait for a response that the handler has begun to send in parts, without
+// having said that it may be stored.
+const streamPatience = time.Second
+
 // result waits for what the handler brings to the load. ok is false when it will not be stored, and goes
-// to the leader as it comes.
-func (ex *exchange) result(ctx context.Context) (ok bool) {
-	select {
-	case <-ex.done:
-	case <-ex.released:
-		return false
-	case <-ctx.Done():
-		if ex.stopCapturing() {
-			return false // from now on it is the leader's alone
+// to the leader as it comes; j says why.
+func (ex *exchange) result(ctx context.Context) (j judgement, ok bool) {
+	flushed := ex.flushed
+	var patience <-chan time.Time
+	for {
+		select {
+		case <-ex.done:
+			return ex.judged, ex.isCapturing() || ex.err != nil
+		case <-ex.released:
+			return ex.capture.judged, false
+		case <-flushed:
+			flushed, patience = nil, time.After(streamPatience)
+			continue
+		case <-patience:
+			j = judgement{why: "stream", remember: true}
+		case <-ctx.Done():
+			j = judgement{why: "timeout"}
 		}
-		ex.cancel(context.Cause(ctx))
+		if ex.stopCapturing() {
+			return j, false // from now on it is the leader's alone
+		}
+		ex.cancel(cmp.Or(context.Cause(ctx), errAborted))
 		<-ex.done // so that a handler that ignores its ctx counts as abandoned
+		return ex.judged, true
 	}
-	return ex.isCapturing() || ex.err != nil
 }
 
 // stopCapturing hands the run over to the leader; false if there is none that follows.

@@ -2,11 +2,9 @@ package middleware
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"net/http"
-	"time"
 )
 
 // change runs the handler for a request of an unsafe method. When that has been done without an error, what
@@ -56,13 +54,8 @@ func (c *changing) invalidate(status int) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), invalidateTimeout)
-	defer cancel()
-	_ = cache.guard.Delete(ctx, keys...) // the guard tells its Observer
+	cache.drop(c.r.Context(), keys...)
 }
-
-// invalidateTimeout is how long a response waits for its invalidation, when the store does not answer.
-const invalidateTimeout = 250 * time.Millisecond
 
 func (c *changing) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {

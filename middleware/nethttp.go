@@ -38,8 +38,8 @@ func New(store stampede.Store, opts *Options) (*Cache, error) {
 	}
 	guard := o.guard(&p)
 	c.guard, err = stampede.New[*stored](store, &guard)
-	if err = errors.Join(append(errs, err)...); err != nil {
-		return nil, err
+	if fault := errors.Join(append(errs, err)...); fault != nil {
+		return nil, fault
 	}
 	return c, nil
 }

@@ -41,7 +41,14 @@ func (c *Cache) shareable(ctx context.Context, l *stampede.Load[*stored]) {
 	if l.Leased() || !c.passes.take(l.Key()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), invalidateTimeout)
-	defer cancel()
-	_ = c.guard.Delete(ctx, l.Key())
+	c.drop(ctx, l.Key())
 }
+
+// drop removes entries, within the time that a request may be kept waiting for it.
+func (c *Cache) drop(ctx context.Context, names ...string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+	defer cancel()
+	_ = c.guard.Delete(ctx, names...) // the guard tells its Observer
+}
+
+const dropTimeout = 250 * time.Millisecond

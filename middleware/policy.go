@@ -129,8 +129,7 @@ type Policy struct {
 // policy is a Policy with its defaults, and what follows from it.
 type policy struct {
 	Policy
-	dims  []string // static dimensions: "h:Name", "c:name"
-	keyed bool     // there are any, so that each response is a variant
+	keyed bool     // it names what responses depend on, so that each one is a variant
 	strip []string // prefixes
 }
 
@@ -314,7 +313,7 @@ func cookieValues(r *http.Request, name string) (string, bool) {
 
 // acceptedEncodings returns which of the codings the request accepts.
 func acceptedEncodings(h http.Header, codings []string) string {
-	var any, star, starSeen bool
+	var some, star, starSeen bool
 	accepted := make([]bool, len(codings))
 	named := make([]bool, len(codings))
 	for _, line := range h["Accept-Encoding"] {
@@ -330,12 +329,12 @@ func acceptedEncodings(h http.Header, codings []string) string {
 			if i := slices.Index(codings, coding); i >= 0 {
 				accepted[i], named[i] = yes, true
 			}
-			any = true
+			some = true
 		}
 	}
 	var b strings.Builder
 	for i, coding := range codings {
-		if any && (accepted[i] || !named[i] && starSeen && star) {
+		if some && (accepted[i] || !named[i] && starSeen && star) {
 			b.WriteString(coding)
 			b.WriteByte(',')
 		}

@@ -39,8 +39,7 @@ var errEnded = errors.New("middleware: the request has ended")
 // newRequest prepares r for the guard.
 func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *request {
 	p := &h.cache.policy
-	q := &request{h: h, w: w, r: r, target: t}
-	q.wait.Context = r.Context()
+	q := &request{h: h, w: w, r: r, target: t, wait: waitCtx{Context: r.Context()}}
 	class := classPublic
 	if p.Identity != nil {
 		q.identity = p.Identity(r)
@@ -150,16 +149,17 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 		return nil, nil, errEnded
 	}
 	leaders := &stored{streamed: true}
-	if !ex.result(ctx) {
+	j, ok := ex.result(ctx)
+	if !ok {
 		if ctx.Err() != nil {
 			return ex, leaders, context.Cause(ctx)
 		}
-		q.unshared(l, &ex.capture.judged)
+		q.unshared(ctx, l, prev, &j)
 		return ex, leaders, nil
 	}
 	err := ex.err
-	if err == nil && failed(ex.capture.status) && prev != nil && !ex.judged.store {
-		err = &handlerFailed{ex.capture.status}
+	if err == nil && failed(ex.capture.status) && prev != nil && (prev.errorFor > 0 || !j.store) {
+		err = &failedError{ex.capture.status}
 	}
 	switch {
 	case err != nil && prev != nil && prev.errorFor <= 0: // the older one is no alternative
@@ -167,19 +167,24 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 		return ex, leaders, nil
 	case err != nil:
 		return ex, leaders, err
-	case !ex.judged.store:
-		q.unshared(l, &ex.judged)
+	case !j.store:
+		q.unshared(ctx, l, prev, &j)
 		return ex, leaders, nil
 	}
 	return ex, ex.value, nil
 }
 
-// unshared says that a response is for the leader alone.
-func (q *request) unshared(l *stampede.Load[*stored], j *judgement) {
+// unshared says that a response is for the leader alone. If it is another kind of thing than what is stored,
+// that is not served any more, though it may be within its windows.
+func (q *request) unshared(ctx context.Context, l *stampede.Load[*stored], prev *stored, j *judgement) {
+	c := q.h.cache
 	l.DoNotShare()
-	if d := q.h.cache.policy.PassFor; j.remember && d > 0 {
+	if d := c.policy.PassFor; j.remember && d > 0 {
 		l.Pass(d)
-		q.h.cache.passes.put(l.Key(), d)
+		c.passes.put(l.Key(), d)
+	}
+	if prev != nil && j.changed {
+		c.drop(ctx, l.Key())
 	}
 }
 

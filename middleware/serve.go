@@ -85,6 +85,8 @@ func (p *policy) way(r *http.Request) (w way, why string) {
 	switch {
 	case len(h["Upgrade"]) > 0:
 		return wayAround, "upgrade"
+	case eventStream(h["Accept"]):
+		return wayAround, "event-stream"
 	case r.ContentLength != 0:
 		return wayAround, "body"
 	case len(h["If-Match"]) > 0, len(h["If-Unmodified-Since"]) > 0:

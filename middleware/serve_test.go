@@ -56,7 +56,7 @@ func TestConcurrentRequestsShareOneRun(t *testing.T) {
 		close(gate)
 	}()
 	all(n, func(int) {
-		if a := s.get("/"); a.body != "one" || a.StatusCode != 200 {
+		if a := s.get("/"); a.body != "one" || a.StatusCode != http.StatusOK {
 			t.Errorf("%d %q", a.StatusCode, a.body)
 		}
 	})
@@ -67,8 +67,7 @@ func TestWaitersOfWhatMayNotBeSharedRunInParallel(t *testing.T) {
 	for _, cc := range []string{"no-store", "private, max-age=60"} {
 		t.Run(cc, func(t *testing.T) {
 			gate := make(chan struct{})
-			var s *site
-			s = serve(t, minute(), func(w http.ResponseWriter, r *http.Request) {
+			s := serve(t, minute(), func(w http.ResponseWriter, r *http.Request) {
 				<-gate
 				w.Header().Set("Cache-Control", cc)
 				fmt.Fprint(w, r.Header.Get("X-Who"))

@@ -13,6 +13,7 @@ type judgement struct {
 	store    bool
 	why      string // it may not be stored: a word for Cache-Status
 	remember bool   // and that is so for all requests of this URL
+	changed  bool   // and what was stored before must not be used any more
 	life     lifetimes
 	age      time.Duration // now
 	validate bool          // store it, but ask the handler at each use
@@ -39,15 +40,15 @@ func (p *policy) judge(auth bool, status int, h http.Header, date, now time.Time
 	case cc.mustUnderstand && http.StatusText(status) == "":
 		j.why = "status"
 	case cc.noStore:
-		j.why, j.remember = "no-store", true
+		j.why, j.remember, j.changed = "no-store", true, true
 	case cc.private:
-		j.why, j.remember = "private", true
+		j.why, j.remember, j.changed = "private", true, true
 	case star:
-		j.why, j.remember = "vary", true
+		j.why, j.remember, j.changed = "vary", true, true
 	case len(h["Trailer"]) > 0:
 		j.why = "trailers"
 	case len(h["Set-Cookie"]) > 0 && !p.StripSetCookie:
-		j.why = "set-cookie"
+		j.why, j.changed = "set-cookie", true
 	case auth && !j.public:
 		j.why = "authorization"
 	case eventStream(h["Content-Type"]):

@@ -1,10 +1,8 @@
 package middleware
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -43,13 +41,11 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 		replaceHeader(q.w.Header(), v.before)
 		q.send(s, age, &report{hit: true, ttl: noTTL, detail: "stale"}, Stale)
 	case v.replaced: // it does not hold any more: the next request stores what does
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(q.r.Context()), time.Second)
-		defer cancel()
 		k := q.base
 		if q.spec != nil {
 			k = q.variant
 		}
-		_ = q.h.cache.guard.Delete(ctx, k.hash())
+		q.h.cache.drop(q.r.Context(), k.hash())
 	}
 }
 
@@ -66,7 +62,7 @@ type validating struct {
 	wrote    bool
 	held     bool // 304
 	failed   bool // 5xx
-	replaced bool // 200, and not with the same ETag
+	replaced bool // what is stored is not what there is now
 }
 
 func (v *validating) implied() {
@@ -92,7 +88,8 @@ func (v *validating) WriteHeader(status int) {
 	case failed(status) && v.mayFail:
 		v.failed = true
 	default:
-		v.replaced = status == http.StatusOK && (v.tag == "" || v.Header().Get("Etag") != v.tag)
+		cc := parseCacheControl(v.Header()["Cache-Control"])
+		v.replaced = status == http.StatusOK && (v.tag == "" || v.Header().Get("Etag") != v.tag) || cc.noStore || cc.private
 		v.q.h.cache.report(v.Header(), &report{fwd: "stale", status: status, ttl: noTTL})
 		v.q.h.observe(v.q.r, Miss, "validate")
 		v.ResponseWriter.WriteHeader(status)

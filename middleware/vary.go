@@ -27,27 +27,26 @@ func varyFields(lines []string) (names []string, star bool) {
 	return slices.Compact(names), false
 }
 
-// selecting returns the value of a request's field as it is compared: the members of all its lines, in
-// order and without the space between them. ok is false if the request has no such field.
+// selecting returns the value of a request's field as it is compared: its lines joined by commas, without the
+// space around members. ok is false if the request has no such field.
 func selecting(h http.Header, name string) (value string, ok bool) {
 	lines := h[name]
 	if len(lines) == 0 {
 		return "", false
 	}
-	if len(lines) == 1 && !strings.Contains(lines[0], ",") {
-		return trim(lines[0]), true
+	joined := strings.Join(lines, ",")
+	if !strings.Contains(joined, ",") {
+		return trim(joined), true
 	}
-	var parts []string
-	for _, line := range lines {
-		for line != "" {
-			var member string
-			member, line = cutMember(line)
-			if member = trim(member); member != "" {
-				parts = append(parts, member)
-			}
+	b := make([]byte, 0, len(joined))
+	for rest := joined; ; b = append(b, ',') {
+		member, after := cutMember(rest)
+		b = append(b, trim(member)...)
+		if len(member) == len(rest) { // there was no comma
+			return string(b), true
 		}
+		rest = after
 	}
-	return strings.Join(parts, ","), true
 }
 
 // contains says whether all names of b, which are sorted, are in a.
