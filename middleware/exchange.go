@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -185,7 +186,18 @@ func (p *policy) response(j *judgement, status int, fields []field, body []byte)
 	if j.override {
 		p.overrideFields(s)
 	}
+	s.complete()
 	return s
+}
+
+// complete adds the fields that net/http would add, so that hits need not.
+func (s *stored) complete() {
+	if indexField(s.fields, "Content-Type") < 0 && indexField(s.fields, "Content-Encoding") < 0 && len(s.body) > 0 {
+		s.fields = append(s.fields, field{name: "Content-Type", values: []string{http.DetectContentType(s.body)}})
+	}
+	if bodyAllowed(s.status) && indexField(s.fields, "Content-Length") < 0 {
+		s.fields = append(s.fields, field{name: "Content-Length", values: []string{strconv.Itoa(len(s.body))}})
+	}
 }
 
 func (p *policy) overrideFields(s *stored) {

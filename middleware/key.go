@@ -17,9 +17,13 @@ import (
 type key string
 
 // hash is what the store knows the key by. It is never empty.
-func (k key) hash() string {
-	sum := sha256.Sum256([]byte(k))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+func (k key) hash() string { return hashed([]byte(k)) }
+
+func hashed(b []byte) string {
+	sum := sha256.Sum256(b)
+	var text [(sha256.Size*8 + 5) / 6]byte
+	base64.RawURLEncoding.Encode(text[:], sum[:])
+	return string(text[:])
 }
 
 // appendPart adds a part to a key.
@@ -41,13 +45,14 @@ const (
 	classAuth   = "a"
 )
 
-// baseKey is the key of the base entry, through which all that is stored for a URL is found.
-func baseKey(version, class string, t *target) key {
-	b := make([]byte, 0, 64+len(t.host)+len(t.path)+len(t.query))
+// baseKey is the key of the base entry, through which all that is stored for a URL is found, and its hash.
+func baseKey(version, class string, t *target) (key, string) {
+	var buf [256]byte
+	b := buf[:0]
 	for _, part := range [...]string{version, class, t.scheme, t.host, t.path, t.query} {
 		b = appendPart(b, part)
 	}
-	return key(b)
+	return key(b), hashed(b)
 }
 
 // variantKey is the key of one of the responses for a URL, of the given generation of its base entry.

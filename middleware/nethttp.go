@@ -100,7 +100,8 @@ func (c *Cache) keysOf(host string, u *url.URL) []string {
 			t.host = plainHost(scheme, host)
 		}
 		for _, class := range []string{classPublic, classAuth} {
-			names = append(names, baseKey(c.policy.Version, class, &t).hash())
+			_, name := baseKey(c.policy.Version, class, &t)
+			names = append(names, name)
 		}
 	}
 	return names

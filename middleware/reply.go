@@ -11,18 +11,19 @@ import (
 // send answers with a response that another request has brought.
 func (q *request) send(s *stored, age time.Duration, rep *report, outcome Outcome) {
 	h := q.w.Header()
-	s.setFields(h)
-	h["Age"] = []string{wholeSeconds(age)}
+	spare := s.setFields(h)
+	h["Age"] = append(spare, wholeSeconds(age))
 	q.write(h, rep, s.status, s.body, outcome)
 }
 
-// setFields sets what the handler has set, beside what the layers outside have. Nothing of s is shared.
-func (s *stored) setFields(h http.Header) {
+// setFields sets what the handler has set, beside what the layers outside have. Nothing of s is shared. It
+// returns room for the value of one more field.
+func (s *stored) setFields(h http.Header) (spare []string) {
 	n := 0
 	for i := range s.fields {
 		n += len(s.fields[i].values)
 	}
-	values := make([]string, 0, n)
+	values := make([]string, 0, n+1)
 	for i := range s.fields {
 		f := &s.fields[i]
 		switch {
@@ -36,6 +37,7 @@ func (s *stored) setFields(h http.Header) {
 			h[f.name] = values[from:len(values):len(values)]
 		}
 	}
+	return values[len(values):]
 }
 
 // write sends a whole response as the request wants it: all of it, a part, its head, or that the client has
@@ -58,7 +60,7 @@ func (q *request) write(h http.Header, rep *report, status int, body []byte, out
 	if _, ok := h["Content-Type"]; !ok && len(body) > 0 && len(h["Content-Encoding"]) == 0 {
 		h["Content-Type"] = []string{http.DetectContentType(body)}
 	}
-	if bodyAllowed(status) {
+	if _, ok := h["Content-Length"]; !ok && bodyAllowed(status) {
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	q.w.WriteHeader(status)

@@ -21,8 +21,10 @@ type request struct {
 	identity string
 	auth     bool // its Authorization decides what may be stored for it
 	base     key
+	baseName string  // its hash
 	spec     *stored // that the base entry holds
 	variant  key     // by that
+	varName  string  // its hash
 
 	mu     sync.Mutex // protects what follows
 	ended  bool
@@ -47,7 +49,7 @@ func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *
 	if q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && len(r.Header["Authorization"]) > 0; q.auth {
 		class = classAuth
 	}
-	q.base = baseKey(p.Version, class, &t)
+	q.base, q.baseName = baseKey(p.Version, class, &t)
 	return q
 }
 
@@ -260,7 +262,7 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 			l.DoNotShare()
 			q.widen(ctx, union(q.spec.vary, ex.judged.vary))
 			ex.judged.store = false
-		case !c.variants.admit(q.spec.gen, q.variant.hash(), c.policy.MaxVariants):
+		case !c.variants.admit(q.spec.gen, q.varName, c.policy.MaxVariants):
 			answer.key = q.variant
 			l.DoNotStore()
 			ex.judged.why = "variants"
@@ -278,7 +280,7 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 func (q *request) widen(ctx context.Context, vary []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = q.h.cache.guard.Set(ctx, q.base.hash(), &stored{key: q.base, gen: newGeneration(), vary: vary})
+	_ = q.h.cache.guard.Set(ctx, q.baseName, &stored{key: q.base, gen: newGeneration(), vary: vary})
 }
 
 func (q *request) answered(answer *stored) {

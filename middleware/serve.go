@@ -113,11 +113,9 @@ func (p *policy) way(r *http.Request) (w way, why string) {
 
 // serve asks the guard for the base entry and, if that is a spec, for the response that it leads to.
 func (q *request) serve() {
-	res, ex, err := q.fetch(q.base, q.loadBase)
-	if ex == nil && err == nil && res.Value.isSpec() && res.Value.key == q.base {
-		q.spec = res.Value
-		q.variant = variantKey(q.base, q.spec.gen, q.h.cache.policy.dimensions(q.r, q.identity, q.spec.vary))
-		res, ex, err = q.fetch(q.variant, q.loadVariant)
+	res, ex, err := q.fetch(q.baseName, q.loadBase)
+	if ex == nil && err == nil && q.leads(res.Value) {
+		res, ex, err = q.fetch(q.varName, q.loadVariant)
 	}
 	switch {
 	case ex != nil:
@@ -129,11 +127,22 @@ func (q *request) serve() {
 	}
 }
 
+// leads says whether a value is the spec that leads on, and follows it.
+func (q *request) leads(s *stored) bool {
+	if s == nil || !s.isSpec() || s.key != q.base {
+		return false
+	}
+	q.spec = s
+	q.variant = variantKey(q.base, s.gen, q.h.cache.policy.dimensions(q.r, q.identity, s.vary))
+	q.varName = q.variant.hash()
+	return true
+}
+
 type loadFunc func(context.Context, *stampede.Load[*stored]) (*stored, error)
 
 // fetch asks the guard. If what came of it is a run of the handler for this very request, it returns that.
-func (q *request) fetch(k key, load loadFunc) (res stampede.Result[*stored], ex *exchange, err error) {
-	res, err = q.h.cache.guard.Fetch(&q.wait, k.hash(), load)
+func (q *request) fetch(name string, load loadFunc) (res stampede.Result[*stored], ex *exchange, err error) {
+	res, err = q.h.cache.guard.Fetch(&q.wait, name, load)
 	if err == nil && res.From == stampede.FromStore && res.Freshness == stampede.Fresh && res.FreshFor > res.Age {
 		return res, nil, nil // nothing is loaded behind in the first half of a lifetime
 	}
@@ -296,11 +305,9 @@ func (q *request) mayHave(s *stored) bool {
 // look serves what is stored, and runs no load: for requests that want a part, or no body.
 func (q *request) look() {
 	guard := q.h.cache.guard
-	res, ok, err := guard.Peek(&q.wait, q.base.hash())
-	if ok && err == nil && res.Value.isSpec() && res.Value.key == q.base {
-		q.spec = res.Value
-		q.variant = variantKey(q.base, q.spec.gen, q.h.cache.policy.dimensions(q.r, q.identity, q.spec.vary))
-		res, ok, err = guard.Peek(&q.wait, q.variant.hash())
+	res, ok, err := guard.Peek(&q.wait, q.baseName)
+	if ok && err == nil && q.leads(res.Value) {
+		res, ok, err = guard.Peek(&q.wait, q.varName)
 	}
 	cc := parseCacheControl(q.r.Header["Cache-Control"])
 	switch {

@@ -41,11 +41,11 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 		replaceHeader(q.w.Header(), v.before)
 		q.send(s, age, &report{hit: true, ttl: noTTL, detail: "stale"}, Stale)
 	case v.replaced: // it does not hold any more: the next request stores what does
-		k := q.base
+		name := q.baseName
 		if q.spec != nil {
-			k = q.variant
+			name = q.varName
 		}
-		q.h.cache.drop(q.r.Context(), k.hash())
+		q.h.cache.drop(q.r.Context(), name)
 	}
 }
 
