@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -53,10 +54,7 @@ type exchange struct {
 var errAborted = errors.New("middleware: the handler's response is not complete")
 
 // panicked is what the handler panicked with.
-type panicked struct {
-	value any
-	stack []byte
-}
+type panicked struct{ value any }
 
 func (p *panicked) Error() string { return "middleware: the handler panicked" }
 
@@ -64,6 +62,15 @@ func (p *panicked) Error() string { return "middleware: the handler panicked" }
 func (p *panicked) Unwrap() error {
 	err, _ := p.value.(error)
 	return err
+}
+
+// logPanic keeps the stack, which is lost when the panic goes on on the leader's goroutine, or does not go on
+// because something stale is served.
+func (c *Cache) logPanic(p *panicked, stack []byte) {
+	if errors.Is(p, http.ErrAbortHandler) {
+		return
+	}
+	cmp.Or(c.opts.Guard.Logger, slog.Default()).Error("middleware: the handler panicked", "panic", p.value, "stack", string(stack))
 }
 
 // failedError is a response that says so. While there is an older one, it is not used.
@@ -97,7 +104,9 @@ func (ex *exchange) run(next http.Handler, r *http.Request) {
 		default: // it panicked, or ended its goroutine
 			ex.err = errAborted
 			if p := recover(); p != nil {
-				ex.err = &panicked{p, debug.Stack()}
+				err := &panicked{p}
+				ex.err = err
+				ex.q.h.cache.logPanic(err, debug.Stack())
 			}
 		}
 		ex.detach()

@@ -260,8 +260,10 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 		switch {
 		case !contains(q.spec.vary, ex.judged.vary): // the key lacks something
 			l.DoNotShare()
-			q.widen(ctx, union(q.spec.vary, ex.judged.vary))
-			ex.judged.store = false
+			if l.Leased() { // once, not by each of those that it lets go
+				q.widen(ctx, union(q.spec.vary, ex.judged.vary))
+			}
+			ex.judged.store, ex.judged.why = false, "vary"
 		case !c.variants.admit(q.spec.gen, q.varName, c.policy.MaxVariants):
 			answer.key = q.variant
 			l.DoNotStore()

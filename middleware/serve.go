@@ -1,10 +1,8 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 
@@ -165,8 +163,7 @@ func (q *request) lead(ex *exchange, stored bool) {
 	var p *panicked
 	switch {
 	case errors.As(ex.err, &p):
-		q.logPanic(p)
-		panic(p.value)
+		panic(p.value) // its stack has been logged
 	case ex.err == nil && c.passing:
 		for name, values := range c.header { // trailers
 			if _, announced := c.final[name]; !announced || len(c.final["Trailer"]) > 0 {
@@ -320,15 +317,6 @@ func (q *request) look() {
 	default:
 		q.h.around(q.w, q.r, report{fwd: "miss", ttl: noTTL})
 	}
-}
-
-// logPanic keeps the stack that is lost when the handler's panic goes on on another goroutine.
-func (q *request) logPanic(p *panicked) {
-	if err, ok := p.value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		return
-	}
-	log := cmp.Or(q.h.cache.opts.Guard.Logger, slog.Default())
-	log.Error("middleware: the handler panicked", "panic", p.value, "stack", string(p.stack))
 }
 
 // statusPassed adds Cache-Status to a response that is passed on.
