@@ -33,6 +33,7 @@ type request struct {
 	saved  any         // of the router
 	ex     *exchange   // the latest run of the handler for this request
 	answer *stored     // what that run's load returned
+	why    string      // and why it is not stored though it could be
 }
 
 // errEnded: a load began after its request had ended. It is put off.
@@ -220,7 +221,7 @@ func (q *request) loadBase(ctx context.Context, l *stampede.Load[*stored]) (*sto
 		return &stored{key: q.base, gen: newGeneration()}, nil
 	}
 	ex, answer, err := q.run(ctx, l, prev, "uri-miss")
-	if err == nil && answer == ex.value {
+	if err == nil && !answer.streamed {
 		c.shareable(ctx, l)
 		if vary := ex.judged.vary; len(vary) > 0 {
 			answer = &stored{key: q.base, gen: newGeneration(), vary: vary}
@@ -230,7 +231,7 @@ func (q *request) loadBase(ctx context.Context, l *stampede.Load[*stored]) (*sto
 			c.policy.settle(l, answer, &ex.judged.life)
 		}
 	}
-	q.answered(answer)
+	q.answered(answer, "")
 	return answer, err
 }
 
@@ -255,7 +256,8 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 		fwd = "vary-miss"
 	}
 	ex, answer, err := q.run(ctx, l, previous(l, q.variant), fwd)
-	if err == nil && answer == ex.value {
+	why := ""
+	if err == nil && !answer.streamed {
 		c.shareable(ctx, l)
 		switch {
 		case !contains(q.spec.vary, ex.judged.vary): // the key lacks something
@@ -263,17 +265,17 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 			if l.Leased() { // once, not by each of those that it lets go
 				q.widen(ctx, union(q.spec.vary, ex.judged.vary))
 			}
-			ex.judged.store, ex.judged.why = false, "vary"
+			why = "vary"
 		case !c.variants.admit(q.spec.gen, q.varName, c.policy.MaxVariants):
 			answer.key = q.variant
 			l.DoNotStore()
-			ex.judged.why = "variants"
+			why = "variants"
 		default:
 			answer.key = q.variant
 			c.policy.settle(l, answer, &ex.judged.life)
 		}
 	}
-	q.answered(answer)
+	q.answered(answer, why)
 	return answer, err
 }
 
@@ -285,10 +287,16 @@ func (q *request) widen(ctx context.Context, vary []string) {
 	_ = q.h.cache.guard.Set(ctx, q.baseName, &stored{key: q.base, gen: newGeneration(), vary: vary})
 }
 
-func (q *request) answered(answer *stored) {
+func (q *request) answered(answer *stored, why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.answer = answer
+	q.answer, q.why = answer, why
+}
+
+func (q *request) whyUnstored() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.why
 }
 
 // led returns the run of the handler that v is the answer of, nil if it is from elsewhere.

@@ -182,11 +182,16 @@ func (q *request) lead(ex *exchange, stored bool) {
 // complete sends the whole response of a run.
 func (q *request) complete(ex *exchange, stored bool) {
 	c, h := &ex.capture, q.w.Header()
-	rep := report{fwd: ex.fwd, status: c.status, ttl: noTTL, stored: stored, detail: ex.judged.why}
-	if stored {
-		rep.ttl, rep.detail = ex.judged.life.fresh, ""
-	} else if rep.detail == "" && !ex.leased {
+	rep := report{fwd: ex.fwd, status: c.status, ttl: noTTL, stored: stored}
+	switch {
+	case stored:
+		rep.ttl = ex.judged.life.fresh
+	case !ex.judged.store:
+		rep.detail = ex.judged.why
+	case !ex.leased:
 		rep.detail = "no-lease"
+	default:
+		rep.detail = q.whyUnstored()
 	}
 	outcome := Miss
 	if c.status == http.StatusNotModified && ex.asked && ex.value != nil {

@@ -67,7 +67,7 @@ func (p *policy) lifetimes(j *judgement, status int, h http.Header, cc *directiv
 	ttl := p.ttl(status)
 	switch {
 	case p.Mode == Override && ttl > 0:
-		life, shared, j.byPolicy, j.override = ttl, false, true, true
+		life, shared, j.byPolicy, j.override = ttl, false, true, !cc.noCache
 	case p.Mode == Cap && explicit && ttl > 0:
 		life = min(life, ttl)
 	case !explicit && ttl > 0:
