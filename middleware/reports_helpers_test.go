@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -51,8 +52,8 @@ type scene struct {
 // setting is what a site is made of, beside its handler. The zero value is a cache of its own with the
 // options of a user who sets none.
 type setting struct {
-	store stampede.Store     // nil: a memory store of its own
-	opts  middleware.Options // Guard.Name is set by open
+	store stampede.Store // nil: a memory store of its own
+	opts  middleware.Options
 	outer func(http.Handler) http.Handler
 	inner func(http.Handler) http.Handler
 }
@@ -79,7 +80,12 @@ func (p protocol) open(t *testing.T, set setting, h http.HandlerFunc) *scene {
 // newCache makes a cache that is closed when the test ends.
 func newCache(t *testing.T, store stampede.Store, o *middleware.Options) *middleware.Cache {
 	t.Helper()
-	cache, err := middleware.New(store, o)
+	quiet := middleware.Options{}
+	if o != nil {
+		quiet = *o
+	}
+	quiet.Guard.Logger = slog.New(slog.DiscardHandler)
+	cache, err := middleware.New(store, &quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

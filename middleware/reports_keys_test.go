@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/herdgate/herdgate/middleware"
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -160,5 +161,25 @@ func TestHandlerThatChangesItsRequestChangesNoKey(t *testing.T) {
 			}
 		}
 		s.ran(6)
+	})
+}
+
+// Hosts that are not served are not cached, and no host of a list is mixed up with another one.
+func TestHostsThatAreNotListedPass(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		s := p.open(t, setting{opts: middleware.Options{Hosts: []string{"site.example", "a.example:8080"}}}, fresh(func(r *http.Request) string { return r.Host }))
+		for range 3 {
+			for _, host := range []string{"site.example", "a.example:8080", "evil.example", "a.example", "site.example:8080", "site.example.evil.example", "asite.example"} {
+				s.get("http://"+host+"/").wants(t, host)
+			}
+		}
+		s.ran(2 + 5*3)
+	})
+	protocols(t, func(t *testing.T, p protocol) {
+		s := p.open(t, setting{opts: middleware.Options{Host: "site.example"}}, fresh(func(r *http.Request) string { return r.Host }))
+		for _, host := range []string{"evil.example", "site.example", "other.example:8080"} {
+			s.get("http://"+host+"/").wants(t, "site.example")
+		}
+		s.ran(1)
 	})
 }
