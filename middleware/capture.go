@@ -105,24 +105,26 @@ func (c *capture) pass() {
 	c.show()
 }
 
-// show has the leader write the header and what there is of the body.
+// show has the leader send the header and what there is of the body.
 func (c *capture) show() {
 	if c.passing {
 		return
 	}
+	ex, status := c.ex, c.status
 	c.passing = true
-	c.ex.do(func(w http.ResponseWriter) {
+	if status == http.StatusOK && validator(c.final) && notModified(ex.q.copied.Header, c.final) {
+		c.discard, status = true, http.StatusNotModified // what the client has is the same
+	}
+	rep := report{fwd: ex.fwd, status: c.status, detail: c.judged.why, ttl: noTTL}
+	ex.post(func(w http.ResponseWriter) {
 		h := w.Header()
 		replaceHeader(h, c.final)
-		if c.status == http.StatusOK && validator(c.final) && notModified(c.ex.q.r.Header, c.final) {
-			c.discard, c.status = true, http.StatusNotModified
+		if c.discard {
 			leaveOut(h)
 		}
-		c.ex.q.statusPassed(h, c)
-		w.WriteHeader(c.status)
-		if len(c.body) > 0 && !c.discard {
-			_, _ = w.Write(c.body)
-		}
+		ex.q.passed(h, &rep)
+		w.WriteHeader(status)
+		ex.headed(c.discard)
 	})
 }
 
@@ -134,22 +136,17 @@ func replaceHeader(h, from http.Header) {
 	}
 }
 
-// inform has the leader send an informational response, now.
+// inform has the leader send an informational response.
 func (c *capture) inform(status int) {
 	header := c.header.Clone()
-	c.ask(func(w http.ResponseWriter) {
+	c.ex.claim()
+	c.ex.post(func(w http.ResponseWriter) {
 		h := w.Header()
 		before := h.Clone()
 		replaceHeader(h, header)
 		w.WriteHeader(status)
 		replaceHeader(h, before)
 	})
-}
-
-// ask has the leader do something, whether or not the response will be stored.
-func (c *capture) ask(op func(http.ResponseWriter)) bool {
-	c.ex.claim()
-	return c.ex.do(op)
 }
 
 // Write keeps p, or has the leader write it.
@@ -164,38 +161,37 @@ func (c *capture) WriteString(s string) (int, error) {
 
 func (c *capture) write(n int, keep func(), send func(http.ResponseWriter) (int, error)) (int, error) {
 	c.writeHeader(http.StatusOK)
-	if !bodyAllowed(c.status) && !c.discard {
+	if !bodyAllowed(c.status) {
 		return 0, http.ErrBodyNotAllowed
 	}
 	if c.written += int64(n); c.declared >= 0 && c.written > c.declared {
 		return 0, http.ErrContentLength
 	}
-	capturing := c.ex.isCapturing()
+	ex := c.ex
+	ex.mu.Lock()
+	capturing := ex.capturing
+	if capturing && len(c.body)+n <= ex.p.MaxBody {
+		keep()
+		if c.passing {
+			ex.wake()
+		}
+		ex.mu.Unlock()
+		return n, nil
+	}
+	ex.mu.Unlock()
 	switch {
-	case capturing && len(c.body)+n > c.ex.p.MaxBody:
+	case capturing:
 		c.judged.store, c.judged.why, c.judged.remember = false, "body-size", c.status < 400
 		c.pass()
-		capturing = false
-	case capturing:
-		keep()
-	case !c.passing: // the load was given up, the leader has not
+	default: // if the load was given up, nothing has been sent yet
 		c.show()
-	}
-	if !c.passing {
-		return n, nil
 	}
 	if c.discard {
 		return n, nil
 	}
 	var err error
-	if !c.ex.do(func(w http.ResponseWriter) { n, err = send(w) }) {
-		if capturing {
-			return n, nil // the leader has left; others will want it
-		}
+	if !ex.do(func(w http.ResponseWriter) { n, err = send(w) }) {
 		return 0, c.lost()
-	}
-	if err != nil && capturing {
-		err = nil // the leader's connection is its own trouble
 	}
 	return n, err
 }
@@ -242,7 +238,16 @@ func (c *capture) FlushError() (err error) {
 			close(c.ex.flushed)
 		}
 	}
-	c.ex.do(func(w http.ResponseWriter) { err = http.NewResponseController(w).Flush() })
+	ex := c.ex
+	ex.mu.Lock()
+	if ex.capturing {
+		ex.flushing = true
+		ex.wake()
+		ex.mu.Unlock()
+		return nil
+	}
+	ex.mu.Unlock()
+	ex.do(func(w http.ResponseWriter) { err = http.NewResponseController(w).Flush() })
 	return err
 }
 
@@ -266,9 +271,20 @@ func (c *capture) EnableFullDuplex() error {
 	return c.control((*http.ResponseController).EnableFullDuplex)
 }
 
-func (c *capture) control(set func(*http.ResponseController) error) (err error) {
-	if !c.ask(func(w http.ResponseWriter) { err = set(http.NewResponseController(w)) }) {
+// control tells the error only where the handler waits for the leader anyway.
+func (c *capture) control(set func(*http.ResponseController) error) error {
+	var err error
+	waits := !c.ex.isCapturing()
+	c.ex.claim()
+	if !c.ex.post(func(w http.ResponseWriter) {
+		if e := set(http.NewResponseController(w)); waits {
+			err = e
+		}
+	}) {
 		return http.ErrNotSupported
+	}
+	if !waits {
+		return nil
 	}
 	return err
 }

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,10 +42,17 @@ type exchange struct {
 	judged   judgement
 	err      error // why there is no response that could be used
 
-	mu        sync.Mutex // protects what follows
+	awake chan struct{} // there is something in the queue, or more of the body
+
+	mu        sync.Mutex // protects what follows, and what is appended to capture.body
 	left      bool       // gone is closed
 	claimed   bool       // the leader will follow, or does
 	capturing bool       // the response is to be stored
+	queue     []func(http.ResponseWriter)
+	flushing  bool // the handler wants sent what there is
+	shown     bool // the leader has sent the header
+	bodyless  bool // and that was all
+	sent      int  // of the body
 }
 
 // errAborted: the handler did not complete its response.
@@ -82,6 +87,7 @@ func (e *failedError) Error() string { return "middleware: status " + http.Statu
 func (ex *exchange) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header) {
 	ex.p, ex.begun, ex.capturing = &ex.q.h.cache.policy, time.Now(), true
 	ex.ops, ex.gone = make(chan func(http.ResponseWriter)), make(chan struct{})
+	ex.awake = make(chan struct{}, 1)
 	ex.released, ex.flushed, ex.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
@@ -173,69 +179,6 @@ func (ex *exchange) freshen() {
 	ex.value = ex.p.response(&ex.judged, prev.status, fields, prev.body)
 }
 
-func indexField(fields []field, name string) int {
-	for i := range fields {
-		if fields[i].name == name {
-			return i
-		}
-	}
-	return -1
-}
-
-// response makes what is stored.
-func (p *policy) response(j *judgement, status int, fields []field, body []byte) *stored {
-	s := &stored{
-		status: status, fields: p.kept(fields), body: body, age: j.age,
-		validate: j.validate, public: j.public,
-	}
-	s.errorFor = max(j.life.staleIfError, j.life.stale, 0)
-	if j.validate {
-		s.errorFor = max(j.life.fresh+s.errorFor, 0) // counts from when it was stored
-	}
-	if j.override {
-		p.overrideFields(s)
-	}
-	s.complete()
-	return s
-}
-
-// complete adds the fields that net/http would add, so that hits need not.
-func (s *stored) complete() {
-	if indexField(s.fields, "Content-Type") < 0 && indexField(s.fields, "Content-Encoding") < 0 && len(s.body) > 0 {
-		s.fields = append(s.fields, field{name: "Content-Type", values: []string{http.DetectContentType(s.body)}})
-	}
-	if bodyAllowed(s.status) && indexField(s.fields, "Content-Length") < 0 {
-		s.fields = append(s.fields, field{name: "Content-Length", values: []string{strconv.Itoa(len(s.body))}})
-	}
-}
-
-func (p *policy) overrideFields(s *stored) {
-	life := p.ttl(s.status)
-	fields := s.fields[:0]
-	seen := false
-	for _, f := range s.fields {
-		switch f.name {
-		case "Expires", "Pragma":
-			continue
-		case "Cache-Control":
-			f.values, seen = []string{overrideMaxAge(f.values, life)}, true
-		}
-		fields = append(fields, f)
-	}
-	if !seen {
-		fields = append(fields, field{name: "Cache-Control", values: []string{overrideMaxAge(nil, life)}})
-	}
-	s.fields = fields
-}
-
-// impliedBody says whether it takes a body for the response to be stored.
-func (j *judgement) impliedBody(p *policy, status int) bool {
-	if p.EmptyBodies || !j.byPolicy {
-		return false
-	}
-	return status == 200 || status == 203 || status == 204
-}
-
 // lateTrailers says whether the handler has set trailers that it had not announced.
 func lateTrailers(h http.Header) bool {
 	for name := range h {
@@ -277,102 +220,3 @@ func (ex *exchange) result(ctx context.Context) (j judgement, ok bool) {
 		return ex.judged, true
 	}
 }
-
-// stopCapturing hands the run over to the leader; false if there is none that follows.
-func (ex *exchange) stopCapturing() bool {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	if !ex.claimed || ex.left {
-		return false
-	}
-	ex.capturing = false
-	return true
-}
-
-func (ex *exchange) isCapturing() bool {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	return ex.capturing
-}
-
-// release says that the response will not be stored, so that the load can end while the handler goes on.
-func (ex *exchange) release() {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	if ex.capturing {
-		ex.capturing = false
-		ex.claimed = true
-		ex.detach()
-		close(ex.released)
-		if ex.left {
-			ex.cancel(context.Canceled)
-		}
-	}
-}
-
-// claim makes the leader leave the guard and follow, while the load goes on.
-func (ex *exchange) claim() {
-	ex.mu.Lock()
-	if ex.left || ex.claimed {
-		ex.mu.Unlock()
-		return
-	}
-	ex.claimed = true
-	ex.detach()
-	ex.mu.Unlock()
-	ex.q.wait.detach()
-}
-
-// do lets the leader's goroutine do something. It returns false if there is no leader any more.
-func (ex *exchange) do(op func(http.ResponseWriter)) bool {
-	finished := make(chan struct{})
-	select {
-	case ex.ops <- func(w http.ResponseWriter) { defer close(finished); op(w) }:
-		<-finished
-		return true
-	case <-ex.gone:
-		return false
-	}
-}
-
-// follow does what the handler wants done, on the leader's goroutine, until the handler has returned. It
-// returns false if the leader's ctx ended before.
-func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
-	for {
-		select {
-		case op := <-ex.ops:
-			op(w)
-		case <-ex.done:
-			return true
-		case <-ctx.Done():
-			ex.leave()
-			return false
-		}
-	}
-}
-
-func (ex *exchange) isDone() bool {
-	select {
-	case <-ex.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// leave says that there is no leader any more. A run that nobody else has use for is cancelled.
-func (ex *exchange) leave() {
-	ex.mu.Lock()
-	defer ex.mu.Unlock()
-	if ex.left {
-		return
-	}
-	ex.left = true
-	close(ex.gone)
-	if !ex.capturing {
-		ex.cancel(context.Canceled)
-	}
-}
-
-// writerOnly hides what else an io.Writer can do.
-type writerOnly struct{ io.Writer }

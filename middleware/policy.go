@@ -332,14 +332,13 @@ func acceptedEncodings(h http.Header, codings []string) string {
 			some = true
 		}
 	}
-	var b strings.Builder
+	var yes []string
 	for i, coding := range codings {
 		if some && (accepted[i] || !named[i] && starSeen && star) {
-			b.WriteString(coding)
-			b.WriteByte(',')
+			yes = append(yes, coding)
 		}
 	}
-	return b.String()
+	return strings.Join(yes, ", ")
 }
 
 func zeroQuality(params string) bool {

@@ -27,6 +27,7 @@ type request struct {
 	varName  string  // its hash
 
 	mu     sync.Mutex // protects what follows
+	served bool       // no run of the handler is for this request: those that there are, are for others
 	ended  bool
 	copied *http.Request
 	outer  http.Header // what the layers outside had set by then
@@ -93,9 +94,10 @@ func (q *request) forLoad(r *http.Request) {
 		r.RequestURI = r.URL.RequestURI()
 		r.Form, r.PostForm = nil, nil
 	}
-	if host := q.h.cache.opts.Host; host != "" {
-		r.Host = host
+	if len(p.Encodings) > 0 {
+		r.Header["Accept-Encoding"] = []string{acceptedEncodings(r.Header, p.Encodings)}
 	}
+	r.Host = q.target.host
 	r.Method, r.Body, r.ContentLength = http.MethodGet, http.NoBody, 0
 }
 
@@ -107,20 +109,29 @@ func keepCookies(r *http.Request, names []string) {
 	}
 	r.Header.Del("Cookie")
 	for _, c := range kept {
+		c.Quoted = false // the key does not know of it
 		r.AddCookie(c)
+	}
+}
+
+// letGo says that the request is answered with something else than a run of its own, which may be going on
+// behind all the same.
+func (q *request) letGo() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.served = true
+	if q.ex != nil {
+		q.ex.leave()
 	}
 }
 
 // end is called when the request has been answered.
 func (q *request) end() {
+	q.letGo()
 	q.mu.Lock()
 	q.ended = true
-	ex := q.ex
 	q.mu.Unlock()
 	q.wait.end()
-	if ex != nil {
-		ex.leave()
-	}
 }
 
 // begin runs the handler for a load. It returns nil if there is no request any more to run it with.
@@ -135,7 +146,7 @@ func (q *request) begin(ctx context.Context, prev *stored, fwd string, leased bo
 	q.forLoad(r)
 	q.ex = &exchange{q: q, prev: prev, fwd: fwd, leased: leased}
 	q.ex.start(ctx, q.h.next, r, q.outer)
-	if q.ended {
+	if q.served {
 		q.ex.leave()
 	}
 	return q.ex

@@ -115,6 +115,9 @@ func (q *request) serve() {
 	if ex == nil && err == nil && q.leads(res.Value) {
 		res, ex, err = q.fetch(q.varName, q.loadVariant)
 	}
+	if ex == nil {
+		q.letGo()
+	}
 	switch {
 	case ex != nil:
 		q.lead(ex, res.Stored)
@@ -324,9 +327,8 @@ func (q *request) look() {
 	}
 }
 
-// statusPassed adds Cache-Status to a response that is passed on.
-func (q *request) statusPassed(h http.Header, c *capture) {
-	rep := report{fwd: c.ex.fwd, status: c.status, detail: c.judged.why, ttl: noTTL}
-	q.h.cache.report(h, &rep)
+// passed adds Cache-Status to a response that is passed on.
+func (q *request) passed(h http.Header, rep *report) {
+	q.h.cache.report(h, rep)
 	q.h.observe(q.r, Miss, rep.detail)
 }

@@ -160,46 +160,6 @@ func headerSize(h http.Header) (n int) {
 	return n
 }
 
-// hopByHop are fields that belong to a connection (RFC 9110, section 7.6.1) or to one exchange with a proxy,
-// and are not stored.
-func hopByHop(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade", "Trailer",
-		"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization":
-		return true
-	}
-	return false
-}
-
-// kept returns those of a response's fields that are stored.
-func (p *policy) kept(fields []field) []field {
-	var named []string // by Connection
-	for _, f := range fields {
-		if f.name == "Connection" {
-			for _, line := range f.values {
-				for name := range members(line) {
-					named = append(named, http.CanonicalHeaderKey(name))
-				}
-			}
-		}
-	}
-	out := make([]field, 0, len(fields))
-	for _, f := range fields {
-		switch {
-		case hopByHop(f.name), f.name == "Age", f.name == "Warning", f.name == "Set-Cookie":
-			continue
-		}
-		drop := false
-		for _, name := range named {
-			drop = drop || name == f.name
-		}
-		if !drop {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
 // contentLength returns what the handler has declared, -1 if nothing that can be read.
 func contentLength(h http.Header) int64 {
 	lines := h["Content-Length"]
@@ -211,4 +171,12 @@ func contentLength(h http.Header) int64 {
 		return -1
 	}
 	return int64(n)
+}
+
+// impliedBody says whether it takes a body for the response to be stored.
+func (j *judgement) impliedBody(p *policy, status int) bool {
+	if p.EmptyBodies || !j.byPolicy {
+		return false
+	}
+	return status == 200 || status == 203 || status == 204
 }
