@@ -59,6 +59,20 @@ func (c *Cache) report(h http.Header, rep *report) {
 	h[cacheStatus] = append(h[cacheStatus], string(b))
 }
 
+// bypassTexts makes what is said of requests that go past the cache, by why, once.
+func (c *Cache) bypassTexts() map[string]string {
+	texts := make(map[string]string)
+	if c.statusName == "" {
+		return texts
+	}
+	for _, why := range [...]string{"method", "upgrade", "event-stream", "body", "condition", "authorization", "cookie", "host"} {
+		h := make(http.Header)
+		c.report(h, &report{fwd: "bypass", detail: why, ttl: noTTL})
+		texts[why] = h.Get(cacheStatus)
+	}
+	return texts
+}
+
 // token says whether s is one of a structured field (RFC 9651, section 3.3.4).
 func token(s string) bool {
 	for i := range len(s) {

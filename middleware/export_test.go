@@ -42,7 +42,7 @@ var (
 
 // BaseKey returns the key made of these parts.
 func BaseKey(version, class, scheme, host, path, query string) (string, string) {
-	k, name := baseKey(version, class, &target{scheme, host, path, query})
+	k, name := baseKey(version, class, &target{scheme: scheme, host: host, path: path, query: query})
 	return string(k), name
 }
 

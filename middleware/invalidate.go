@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 )
 
 // change runs the handler for a request of an unsafe method. When that has been done without an error, what
@@ -40,21 +42,30 @@ func (c *changing) invalidate(status int) {
 	if status >= 400 {
 		return
 	}
-	cache := c.h.cache
-	keys := cache.keysOf(c.r.Host, c.r.URL)
+	cache, r := c.h.cache, c.r
+	path := r.URL.EscapedPath()
+	was := before(r, path)
+	keys := cache.keysOf(r.Host, r.URL, was)
+	public, err := url.Parse(askedPath(r)) // what relative references are relative to
+	if err != nil {
+		public = r.URL
+	}
+	prefix, _ := strings.CutSuffix(was, path)
 	for _, name := range [...]string{"Location", "Content-Location"} {
 		for _, line := range c.Header()[name] {
-			u, err := c.r.URL.Parse(line)
-			if err != nil {
+			u, err := public.Parse(line)
+			if err != nil || u.Host != "" && u.Host != r.Host { // others are not ours to invalidate
 				continue
 			}
-			if u.Host == "" || u.Host == c.r.Host { // others are not ours to invalidate
-				u.Host = c.r.Host
-				keys = append(keys, cache.keysOf(u.Host, u)...)
+			asked := u.EscapedPath()
+			keys = append(keys, cache.keysOf(r.Host, u, "")...)
+			if rest, ok := strings.CutPrefix(u.Path, prefix); ok && prefix != "" {
+				u.Path, u.RawPath = rest, ""
+				keys = append(keys, cache.keysOf(r.Host, u, asked)...)
 			}
 		}
 	}
-	cache.drop(c.r.Context(), keys...)
+	cache.drop(r.Context(), keys...)
 }
 
 func (c *changing) WriteHeader(status int) {

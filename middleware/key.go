@@ -36,6 +36,7 @@ func appendPart(b []byte, part string) []byte {
 type target struct {
 	scheme, host string
 	path, query  string
+	before       string // what the path was, if a layer outside the cache has rewritten it; "" if not
 }
 
 // The classes of requests that share entries. What was made for a request with credentials is kept apart,
@@ -49,7 +50,7 @@ const (
 func baseKey(version, class string, t *target) (key, string) {
 	var buf [256]byte
 	b := buf[:0]
-	for _, part := range [...]string{version, class, t.scheme, t.host, t.path, t.query} {
+	for _, part := range [...]string{version, class, t.scheme, t.host, t.path, t.query, t.before} {
 		b = appendPart(b, part)
 	}
 	return key(b), hashed(b)
@@ -86,7 +87,38 @@ func (c *Cache) target(r *http.Request) (t target, ok bool) {
 	}
 	t.path = r.URL.EscapedPath()
 	t.query = c.policy.query(r.URL)
+	t.before = before(r, t.path)
 	return t, true
+}
+
+// before returns the path that the client has asked for, if it is another one than path. Two routes from
+// which different prefixes are stripped may have one path and two handlers. The same goes for a host in the
+// URL that is not the request's own.
+func before(r *http.Request, path string) string {
+	asked := askedPath(r)
+	if asked == path {
+		asked = ""
+	}
+	if host := r.URL.Host; host != "" && !strings.EqualFold(host, r.Host) {
+		return "//" + host + asked
+	}
+	return asked
+}
+
+// askedPath is the path of the request target; that of the URL where the request has no target, as those
+// that are made by hand.
+func askedPath(r *http.Request) string {
+	asked, _, _ := strings.Cut(r.RequestURI, "?")
+	if asked == "" {
+		return r.URL.EscapedPath()
+	}
+	if _, rest, ok := strings.Cut(asked, "://"); ok && asked[0] != '/' { // as for a proxy
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			return rest[i:]
+		}
+		return r.URL.EscapedPath()
+	}
+	return asked
 }
 
 func (c *Cache) scheme(state *tls.ConnectionState) string {

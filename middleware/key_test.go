@@ -1,11 +1,14 @@
 package middleware_test
 
 import (
+	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/herdgate/herdgate/middleware"
+	"github.com/herdgate/herdgate/stampede"
 )
 
 func TestKeysOfDifferentURLsDiffer(t *testing.T) {
@@ -27,6 +30,36 @@ func TestKeysOfDifferentURLsDiffer(t *testing.T) {
 			t.Errorf("%q is known to the store as %q", raw, name)
 		}
 	}
+}
+
+func TestRoutesWithPrefixesStrippedAreKeptApart(t *testing.T) {
+	s := &site{t: t}
+	var err error
+	if s.cache, err = middleware.New(new(stampede.MemoryStore), minute()); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	for _, prefix := range []string{"/one", "/two"} {
+		mux.Handle(prefix+"/", http.StripPrefix(prefix, s.cache.Handler(s.counted(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "b")
+			fmt.Fprint(w, prefix, " ", r.URL.Path)
+		}))))
+	}
+	s.start(mux)
+	for range 2 {
+		for _, prefix := range []string{"/one", "/two"} {
+			if a := s.get(prefix + "/a"); a.body != prefix+" /a" {
+				t.Errorf("%q", a.body)
+			}
+		}
+	}
+	s.wantRuns(2)
+	s.get("/one/b")
+	s.do(http.MethodPost, "/one/a") // invalidates itself and what Location names
+	s.get("/one/a")
+	s.get("/one/b")
+	s.get("/two/a")
+	s.wantRuns(6)
 }
 
 func FuzzBaseKey(f *testing.F) {

@@ -19,6 +19,7 @@ type Cache struct {
 
 	policy     policy
 	statusName string
+	bypasses   map[string]string // what Cache-Status says of requests that go past the cache, by why
 }
 
 // New makes a cache over store. opts may be nil. All faults are returned at once, joined.
@@ -36,7 +37,8 @@ func New(store stampede.Store, opts *Options) (*Cache, error) {
 	case "-":
 		c.statusName = ""
 	}
-	guard := o.guard(&p)
+	c.bypasses = c.bypassTexts()
+	guard := o.guard()
 	c.guard, err = stampede.New[*stored](store, &guard)
 	if fault := errors.Join(append(errs, err)...); fault != nil {
 		return nil, fault
@@ -79,23 +81,25 @@ func (c *Cache) Purge(ctx context.Context, rawURL string) error {
 	if u.Host == "" && c.opts.Host == "" {
 		return fmt.Errorf("middleware: purge %q: it names no host", rawURL)
 	}
-	return c.guard.Delete(ctx, c.keysOf(u.Host, u)...)
+	return c.guard.Delete(ctx, c.keysOf(u.Host, u, "")...)
 }
 
-// PurgeRequest removes what is stored for the URL of r, like Purge.
+// PurgeRequest removes what is stored for the URL of r, like Purge. r must have come the way of the requests
+// that are served: where a layer outside the cache rewrites URLs, like http.StripPrefix, Purge does not know
+// what it does.
 func (c *Cache) PurgeRequest(ctx context.Context, r *http.Request) error {
-	return c.guard.Delete(ctx, c.keysOf(r.Host, r.URL)...)
+	return c.guard.Delete(ctx, c.keysOf(r.Host, r.URL, before(r, r.URL.EscapedPath()))...)
 }
 
 // keysOf returns the names of all base entries for a URL.
-func (c *Cache) keysOf(host string, u *url.URL) []string {
+func (c *Cache) keysOf(host string, u *url.URL, before string) []string {
 	schemes := []string{"http", "https"}
 	if c.opts.Scheme != "" {
 		schemes = []string{c.opts.Scheme}
 	}
 	var names []string
 	for _, scheme := range schemes {
-		t := target{scheme: scheme, path: u.EscapedPath(), query: c.policy.query(u)}
+		t := target{scheme: scheme, path: u.EscapedPath(), query: c.policy.query(u), before: before}
 		if t.host = c.opts.Host; t.host == "" {
 			t.host = plainHost(scheme, host)
 		}

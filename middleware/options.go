@@ -75,7 +75,7 @@ const (
 )
 
 // guard returns the options of the guard.
-func (o *Options) guard(p *policy) stampede.Options {
+func (o *Options) guard() stampede.Options {
 	g := o.Guard
 	if g.Name == "" {
 		g.Name = "http"
@@ -84,7 +84,6 @@ func (o *Options) guard(p *policy) stampede.Options {
 	g.MaxValueSize = -1 // MaxBody and MaxHeader are the bounds
 	g.Policy.TTL, g.Policy.StaleFor, g.Policy.StaleIfError = specTTL, specStaleFor, -1
 	g.Policy.NotFoundTTL = -1
-	_ = p
 	return g
 }
 

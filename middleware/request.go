@@ -91,8 +91,10 @@ func (q *request) forLoad(r *http.Request) {
 	}
 	if p.Query != nil {
 		r.URL.RawQuery, r.URL.ForceQuery = keptQuery(r.URL.RawQuery, p.Query), false
-		r.RequestURI = r.URL.RequestURI()
 		r.Form, r.PostForm = nil, nil
+	}
+	if r.RequestURI != "" {
+		r.RequestURI = askedPath(r) + q.target.query
 	}
 	if len(p.Encodings) > 0 {
 		r.Header["Accept-Encoding"] = []string{acceptedEncodings(r.Header, p.Encodings)}

@@ -44,12 +44,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if way == wayAround {
-		h.around(w, r, report{fwd: "bypass", detail: why, ttl: noTTL})
+		h.bypass(w, r, why)
 		return
 	}
 	t, ok := h.cache.target(r)
 	if !ok {
-		h.around(w, r, report{fwd: "bypass", detail: "host", ttl: noTTL})
+		h.bypass(w, r, "host")
 		return
 	}
 	q := h.newRequest(w, r, t)
@@ -252,7 +252,17 @@ func (q *request) apart(why string) {
 	q.h.around(q.w, q.r, report{fwd: "miss", detail: why, apart: true, ttl: noTTL})
 }
 
-// around runs the handler past the cache.
+// bypass runs the handler for a request that is none for the cache.
+func (h *handler) bypass(w http.ResponseWriter, r *http.Request, why string) {
+	if text, ok := h.cache.bypasses[why]; ok {
+		fields := w.Header()
+		fields[cacheStatus] = append(fields[cacheStatus], text)
+	}
+	h.next.ServeHTTP(w, r)
+	h.observe(r, Bypass, why)
+}
+
+// around runs the handler where the store has nothing for the request.
 func (h *handler) around(w http.ResponseWriter, r *http.Request, rep report) {
 	h.cache.report(w.Header(), &rep)
 	h.next.ServeHTTP(w, r)
