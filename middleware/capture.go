@@ -22,6 +22,8 @@ type capture struct {
 	fields   []field     // what the handler has set, as of then
 	final    http.Header // all of it, as of then: what the leader gets
 	date     time.Time
+	ownDate  bool // it is not the handler's
+	headerAt time.Time
 	declared int64 // Content-Length
 	written  int64
 	body     []byte
@@ -64,6 +66,7 @@ func (c *capture) writeHeader(status int) {
 	c.wrote, c.status = true, status
 	c.declared = contentLength(c.header)
 	now := time.Now()
+	c.headerAt = now
 	if date, ok := onlyDate(c.header["Date"]); ok {
 		c.date = date
 	} else {
@@ -80,11 +83,8 @@ func (c *capture) writeHeader(status int) {
 	}
 	c.final = c.header.Clone()
 	if _, ok := onlyDate(h["Date"]); !ok && c.judged.store { // hits are to have the same
-		if i := indexField(c.fields, "Date"); i >= 0 {
-			c.fields = append(c.fields[:i], c.fields[i+1:]...)
-		}
-		c.final.Set("Date", c.date.UTC().Format(http.TimeFormat))
-		c.fields = append(c.fields, field{name: "Date", values: c.final["Date"]})
+		c.ownDate = true
+		c.setDate(now)
 	}
 	if c.judged.override {
 		c.final.Set("Cache-Control", overrideMaxAge(c.final["Cache-Control"], ex.p.ttl(status)))
@@ -97,6 +97,17 @@ func (c *capture) writeHeader(status int) {
 	default:
 		c.pass()
 	}
+}
+
+// setDate sets the Date that the handler has not.
+func (c *capture) setDate(now time.Time) {
+	values := []string{now.UTC().Format(http.TimeFormat)}
+	c.final["Date"] = values
+	if i := indexField(c.fields, "Date"); i >= 0 {
+		c.fields[i] = field{name: "Date", values: values}
+		return
+	}
+	c.fields = append(c.fields, field{name: "Date", values: values})
 }
 
 // pass gives up storing: what there is goes to the leader, and so does what comes.

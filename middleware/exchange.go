@@ -148,6 +148,14 @@ func (ex *exchange) finish() {
 	if !ex.judged.store {
 		return
 	}
+	if now := time.Now(); c.ownDate && !c.passing {
+		c.setDate(now) // it is made only now
+	} else {
+		ex.judged.aged(now.Sub(c.headerAt))
+	}
+	if !ex.judged.store {
+		return
+	}
 	if empty := len(c.body) == 0; empty && c.judged.impliedBody(ex.p, c.status) {
 		ex.judged.store, ex.judged.why = false, "empty"
 		return

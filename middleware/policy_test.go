@@ -410,6 +410,32 @@ func TestResponseSentInPartsIsStoredWhereSomebodySaysSo(t *testing.T) {
 	}
 }
 
+func TestLongResponseIsAsOldAsItsDateSays(t *testing.T) {
+	for _, c := range []struct {
+		flush bool
+		age   string
+	}{{false, "0"}, {true, "5"}} {
+		inBubble(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=10")
+			fmt.Fprint(w, "slow")
+			if c.flush {
+				_ = http.NewResponseController(w).Flush()
+			}
+			time.Sleep(5 * time.Second)
+		}, func(b *bubble) {
+			first := b.get()
+			synctest.Wait()
+			second := b.get()
+			if got := second.Header.Get("Age"); got != c.age {
+				t.Errorf("flush %v: age %s, want %s", c.flush, got, c.age)
+			}
+			if a, z := first.Header.Get("Date"), second.Header.Get("Date"); a != z || a == "" {
+				t.Errorf("flush %v: dates %s and %s", c.flush, a, z)
+			}
+		})
+	}
+}
+
 func TestHandlerThatHangsIsGivenUp(t *testing.T) {
 	inBubble(t, &middleware.Options{Policy: middleware.Policy{TTL: time.Minute}, Guard: stampede.Options{LoadTimeout: time.Second}},
 		func(w http.ResponseWriter, r *http.Request) {

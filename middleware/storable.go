@@ -102,6 +102,15 @@ func (p *policy) lifetimes(j *judgement, status int, h http.Header, cc *directiv
 	}
 }
 
+// aged says that so much time has passed since the response was judged.
+func (j *judgement) aged(d time.Duration) {
+	j.age += d
+	j.life.fresh -= d
+	if j.life.fresh+max(j.life.stale, j.life.staleIfError) <= 0 && !j.validate {
+		j.store, j.why = false, "stale"
+	}
+}
+
 // window is a stale window: the response's own, or the policy's where that says nothing. s-maxage forbids the
 // policy's (RFC 9111, section 5.2.2.10).
 func window(own seconds, policy time.Duration, forbidden, onlyOwn bool) time.Duration {
