@@ -339,6 +339,7 @@ func TestUnshareableURLIsRemembered(t *testing.T) {
 		s, other := p.open(t, setting{store: store}, h), p.open(t, setting{store: store}, h)
 		s.get("/")
 		for _, s := range []*scene{s, other} {
+			s.sleep(4)
 			c := s.crowd(10, func(i int) *http.Request { return s.request("/", "X-Wait", fmt.Sprint(i)) })
 			s.running(10)
 			close(gate)

@@ -19,7 +19,7 @@ func TestURLsThatDifferHaveAnswersOfTheirOwn(t *testing.T) {
 		"/", "/?id=1", "/?id=2", "/?id=1&id=2", "/?id=2&id=1", "/?ID=1", "/?id=", "/?id",
 		"/a", "/A", "/a/", "//a", "/./a", "/b/../a", "/a/.", "/a%2e", "/%61", "/a%20", "/a+",
 		"/a/b", "/a%2Fb", "/a%2fb", "/a;b", "/a%3Bb", "/a?b", "/a%3Fb", "/a#b", "/a%23b", "/a??b",
-		"/a?b;c", "/a?b&c", "/a?c&b", "/a?b=%26c", "/a?b%3Dc", "/a?b=c", "/a?b=%zz", "/a?b=%z",
+		"/ab", "/aa?b", "/aab", "/a?b;c", "/a?b&c", "/a?c&b", "/a?b=%26c", "/a?b%3Dc", "/a?b=c", "/a?b=%zz", "/a?b=%z",
 		"http://other.example/a", "http://site.example:8080/a", "http://sub.site.example/a",
 	}
 	protocols(t, func(t *testing.T, p protocol) {
@@ -182,4 +182,65 @@ func TestHostsThatAreNotListedPass(t *testing.T) {
 		}
 		s.ran(1)
 	})
+}
+
+// Where the key has the host in its normal form, what the handler saw of the host must not have been another
+// one (the kind of milwil-2/climb-elo#205): its links would be for everybody.
+func TestHostIsInTheHandlersRequestAsItIsInTheKey(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		s := p.open(t, setting{}, fresh(func(r *http.Request) string { return "//" + r.Host + "/" }))
+		first := ""
+		for _, host := range []string{"SITE.example", "site.example:80", "Site.Example:80", "site.example", "site.example."} {
+			r := s.request("/")
+			r.Host = host
+			a := s.do(r)
+			if hits(a) == 0 { // its own answer
+				first = a.body
+				continue
+			}
+			if a.wants(t, first); a.body != "//"+host+"/" && a.body != "//site.example/" {
+				t.Errorf("asked %s, got %s", host, a.body)
+			}
+		}
+	})
+}
+
+// What a policy puts into the key in its normal form is in that form in the handler's request, too.
+func TestWhatIsNormalInTheKeyIsNormalForTheHandler(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy middleware.Policy
+		field  string
+		values []string // all of them one key, or else the handler's answer to each is its own
+	}{
+		"encodings": {middleware.Policy{Encodings: []string{"gzip", "br"}}, "Accept-Encoding", []string{"evil, gzip", "gzip", "gzip;q=0.5", "gzip,  zstd", "br", "gzip, br", "br, gzip", "identity", "*"}},
+		"a cookie":  {middleware.Policy{Cookies: []string{"a"}}, "Cookie", []string{`a="1"`, "a=1", "b=2; a=1", "a=1; a=2", "a=2; a=1", "a=", "a"}},
+		"a header":  {middleware.Policy{Headers: []string{"X-A"}}, "X-A", []string{"1", "01", "1,2", "1,,2", ",1"}},
+		"a query":   {middleware.Policy{Query: []string{"a"}}, "", []string{"a=1", "b=2&a=1", "a=%31", "a=1&a=2", "a=1&&a=2", "a=", "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				for i := range c.values { // whoever comes first
+					s := p.open(t, under(c.policy), fresh(func(r *http.Request) string { return r.Header.Get(c.field) + "?" + r.URL.RawQuery }))
+					ask := func(value string) reply {
+						if c.field == "" {
+							return s.get("/?" + value)
+						}
+						return s.get("/", c.field, value)
+					}
+					first := ask(c.values[i])
+					for _, value := range c.values {
+						alone := p.open(t, under(c.policy), s.source.handler.ServeHTTP)
+						a := ask(value)
+						s2 := s
+						s = alone
+						want := ask(value)
+						s = s2
+						if a.body != want.body {
+							t.Errorf("after %q (%q), %q got %q, but alone %q", c.values[i], first.body, value, a.body, want.body)
+						}
+					}
+				}
+			})
+		})
+	}
 }

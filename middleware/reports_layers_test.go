@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -274,4 +275,46 @@ func TestClientThatBreaksOffAHitHurtsNobody(t *testing.T) {
 		}
 		s.ran(1)
 	})
+}
+
+// A client that does not read, or goes in the middle, is its own trouble, whether it runs the handler or is
+// answered from the store.
+func TestClientThatDoesNotReadKeepsNobodyWaiting(t *testing.T) {
+	large := strings.Repeat(page, 1000)
+	for name, flush := range map[string]bool{"written": false, "flushed": true} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				s := p.open(t, setting{}, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Cache-Control", "max-age=60")
+					for part := range 10 {
+						_, _ = io.WriteString(w, large[part*len(large)/10:(part+1)*len(large)/10])
+						if flush {
+							w.(http.Flusher).Flush()
+						}
+					}
+				})
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				for range 3 { // the one that runs the handler, and two that are answered from the store
+					begun := time.Now()
+					first := make(chan struct{})
+					go func() {
+						defer close(first)
+						if res, err := s.client.Do(s.request("/").WithContext(ctx)); err == nil {
+							t.Cleanup(func() { _ = res.Body.Close() }) // and it reads nothing
+						}
+					}()
+					synctest.Wait()
+					limited, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					a := s.do(s.request("/").WithContext(limited))
+					cancel()
+					if a.wants(t, large); time.Since(begun) > time.Second {
+						t.Errorf("the others waited for %v", time.Since(begun))
+					}
+				}
+				leave()
+				s.get("/").wants(t, large)
+			})
+		})
+	}
 }

@@ -240,7 +240,16 @@ func TestPartIsNeverTakenForTheWhole(t *testing.T) {
 			}
 		}
 	})
-	// A handler that answers with a part unasked, and says that it may be kept.
+	// A handler that answers with a part, or with nothing at all, unasked, and says that it may be kept.
+	for _, status := range []int{http.StatusPartialContent, http.StatusNotModified} {
+		protocols(t, func(t *testing.T, p protocol) {
+			s := p.play(t, setting{}, scripted{{status, "", []string{"Cache-Control", "max-age=60"}}})
+			s.get("/")
+			s.get("/")
+			s.ran(2)
+		})
+	}
+	// A handler that answers a Range with a part, and says that it may be kept.
 	protocols(t, func(t *testing.T, p protocol) {
 		s := p.open(t, setting{}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "max-age=60")
@@ -267,6 +276,7 @@ func TestVariantsAreFoundAgain(t *testing.T) {
 	}{
 		"one header":        {[]string{"X-A"}, [][]string{{"X-A", "1"}, {"X-A", "2"}, {"X-A", "1"}}, 2},
 		"absent is a value": {[]string{"X-A"}, [][]string{nil, {"X-A", "1"}, nil}, 2},
+		"empty is another":  {[]string{"X-A"}, [][]string{{"X-A", ""}, nil, {"X-A", ""}}, 2},
 		"in other letters":  {[]string{"x-a"}, [][]string{{"X-A", "1"}, {"X-A", "2"}, {"x-a", "1"}}, 2},
 		"a list":            {[]string{"X-A, X-B"}, [][]string{{"X-A", "1", "X-B", "1"}, {"X-A", "1", "X-B", "2"}, {"X-A", "1", "X-B", "1"}}, 2},
 		"two lines":         {[]string{"X-A", "X-B"}, [][]string{{"X-A", "1", "X-B", "1"}, {"X-A", "2", "X-B", "1"}, {"X-A", "1", "X-B", "1"}}, 2},
