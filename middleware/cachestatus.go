@@ -65,7 +65,7 @@ func (c *Cache) bypassTexts() map[string]string {
 	if c.statusName == "" {
 		return texts
 	}
-	for _, why := range [...]string{"method", "upgrade", "event-stream", "body", "condition", "authorization", "cookie", "host"} {
+	for _, why := range [...]string{"method", "upgrade", "event-stream", "body", "condition", "authorization", "cookie", "host", "key-size"} {
 		h := make(http.Header)
 		c.report(h, &report{fwd: "bypass", detail: why, ttl: noTTL})
 		texts[why] = h.Get(cacheStatus)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -96,6 +97,23 @@ func (c *capture) writeHeader(status int) {
 	case failed(status) && ex.prev != nil: // the older one may serve
 	default:
 		c.pass()
+	}
+}
+
+// trailers copies what the handler has set for after the body.
+func (c *capture) trailers(h http.Header) {
+	for _, line := range c.final["Trailer"] {
+		for name := range members(line) {
+			name = http.CanonicalHeaderKey(name)
+			if values, ok := c.header[name]; ok {
+				h[name] = values
+			}
+		}
+	}
+	for name, values := range c.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			h[name] = values
+		}
 	}
 }
 

@@ -38,10 +38,10 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// Authorization says what happens to requests that have an Authorization field.
+// Authorization says what happens to requests that have an Authorization field or a client certificate.
 type Authorization uint8
 
-// What happens to requests with an Authorization field.
+// What happens to requests with an Authorization field or a client certificate.
 const (
 	// BypassAuthorization: they go to the handler, past the cache.
 	BypassAuthorization Authorization = iota
@@ -49,8 +49,8 @@ const (
 	// by public, s-maxage or must-revalidate (RFC 9111, section 3.5). What they leave behind is given to such
 	// requests only.
 	ExplicitAuthorization
-	// IgnoreAuthorization: the field is removed from requests whose response is to be stored. For routes
-	// that are the same for all.
+	// IgnoreAuthorization: the field and the certificate are removed from requests whose response is to be
+	// stored. For routes that are the same for all.
 	IgnoreAuthorization
 )
 
@@ -106,7 +106,8 @@ type Policy struct {
 	// between the cache and the handler. Default none: Accept-Encoding counts where Vary names it, or a
 	// response has a Content-Encoding.
 	Encodings []string
-	// Authorization says what happens to requests that have such a field. Default BypassAuthorization.
+	// Authorization says what happens to requests with an Authorization field or a client certificate. Default
+	// BypassAuthorization.
 	Authorization Authorization
 	// Strip lists request fields that are removed from the request that the handler sees when its response
 	// is to be stored, so that it cannot depend on them, like "X-Forwarded-*". A name that ends in "*"
@@ -119,7 +120,8 @@ type Policy struct {
 	// MaxBody bounds the body of a stored response, in bytes. A longer one is passed on as it comes, and
 	// neither stored nor shared. Default 4 MiB; negative: none but empty ones are stored.
 	MaxBody int
-	// MaxHeader bounds the sum of the stored fields, in bytes. Default 16 KiB; negative: no bound.
+	// MaxHeader bounds the sum of a response's fields, in bytes, and the length of its key: the URL and what
+	// the request has for the fields that it depends on. Default 16 KiB; negative: no bound.
 	MaxHeader int
 	// MaxVariants bounds how many responses for one URL a pod stores, by what they vary on. Default 64;
 	// negative: no bound.

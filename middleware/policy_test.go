@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -408,6 +409,53 @@ func TestResponseSentInPartsIsStoredWhereSomebodySaysSo(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestClientCertificateCountsAsAuthorization(t *testing.T) {
+	for mode, want := range map[middleware.Authorization]string{
+		middleware.BypassAuthorization: "authorization", middleware.ExplicitAuthorization: "authorization", middleware.IgnoreAuthorization: "hit",
+	} {
+		p := middleware.Policy{TTL: time.Minute, Authorization: mode}
+		inBubble(t, &middleware.Options{Policy: p}, func(w http.ResponseWriter, r *http.Request) {
+			if mode == middleware.IgnoreAuthorization && len(r.TLS.PeerCertificates) > 0 {
+				t.Error("the handler sees the certificate")
+			}
+			fmt.Fprint(w, "body")
+		}, func(b *bubble) {
+			var last string
+			for range 2 {
+				r := httptest.NewRequestWithContext(b.t.Context(), http.MethodGet, "https://example.com/", nil)
+				r.TLS.PeerCertificates = []*x509.Certificate{{}}
+				rec := httptest.NewRecorder()
+				b.h.ServeHTTP(rec, r)
+				last = rec.Header().Get("Cache-Status")
+			}
+			if !strings.Contains(last, want) {
+				t.Errorf("%d: %s", mode, last)
+			}
+		})
+	}
+}
+
+func TestKeysAreBoundedAsHeadersAre(t *testing.T) {
+	p := middleware.Policy{TTL: time.Minute, MaxHeader: 1000}
+	inBubble(t, &middleware.Options{Policy: p}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Vary", "X-A")
+		fmt.Fprint(w, "body")
+	}, func(b *bubble) {
+		b.get("X-A", "1")
+		for range 2 {
+			if a := b.get("X-A", strings.Repeat("1", 1000)); !strings.Contains(a.status(), "key-size") {
+				t.Error(a.status())
+			}
+		}
+		r := httptest.NewRequestWithContext(b.t.Context(), http.MethodGet, "/?"+strings.Repeat("1", 1000), nil)
+		rec := httptest.NewRecorder()
+		b.h.ServeHTTP(rec, r)
+		if got := rec.Header().Get("Cache-Status"); !strings.Contains(got, "key-size") {
+			t.Error(got)
+		}
+	})
 }
 
 func TestLongResponseIsAsOldAsItsDateSays(t *testing.T) {

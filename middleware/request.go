@@ -48,7 +48,7 @@ func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *
 	if p.Identity != nil {
 		q.identity = p.Identity(r)
 	}
-	if q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && len(r.Header["Authorization"]) > 0; q.auth {
+	if q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && authorized(r); q.auth {
 		class = classAuth
 	}
 	q.base, q.baseName = baseKey(p.Version, class, &t)
@@ -85,6 +85,11 @@ func (q *request) forLoad(r *http.Request) {
 	}
 	if p.Authorization == IgnoreAuthorization && q.identity == "" {
 		delete(r.Header, "Authorization")
+		if r.TLS != nil {
+			state := *r.TLS
+			state.PeerCertificates, state.VerifiedChains = nil, nil
+			r.TLS = &state
+		}
 	}
 	if p.Cookies != nil && q.identity == "" {
 		keepCookies(r, p.Cookies)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -53,6 +52,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := h.newRequest(w, r, t)
+	if q.tooLong(q.base) {
+		h.bypass(w, r, "key-size")
+		return
+	}
 	defer q.end()
 	if way == wayLook {
 		q.look()
@@ -90,7 +93,7 @@ func (p *policy) way(r *http.Request) (w way, why string) {
 	case len(h["If-Match"]) > 0, len(h["If-Unmodified-Since"]) > 0:
 		return wayAround, "condition"
 	}
-	authorization := len(h["Authorization"]) > 0 && p.Authorization == BypassAuthorization
+	authorization := authorized(r) && p.Authorization == BypassAuthorization
 	cookie := len(h["Cookie"]) > 0 && p.Cookies == nil
 	if (authorization || cookie) && (p.Identity == nil || p.Identity(r) == "") {
 		if authorization {
@@ -109,10 +112,20 @@ func (p *policy) way(r *http.Request) (w way, why string) {
 	return wayGuard, ""
 }
 
+// authorized says whether the request says whom it is from, other than by cookies.
+func authorized(r *http.Request) bool {
+	return len(r.Header["Authorization"]) > 0 || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+}
+
 // serve asks the guard for the base entry and, if that is a spec, for the response that it leads to.
 func (q *request) serve() {
 	res, ex, err := q.fetch(q.baseName, q.loadBase)
 	if ex == nil && err == nil && q.leads(res.Value) {
+		if q.tooLong(q.variant) {
+			q.letGo()
+			q.apart("key-size")
+			return
+		}
 		res, ex, err = q.fetch(q.varName, q.loadVariant)
 	}
 	if ex == nil {
@@ -139,6 +152,12 @@ func (q *request) leads(s *stored) bool {
 	return true
 }
 
+// tooLong says whether a key, of which each stored response has a copy, is longer than a client may make it.
+func (q *request) tooLong(k key) bool {
+	most := q.h.cache.policy.MaxHeader
+	return most > 0 && len(k) > most
+}
+
 type loadFunc func(context.Context, *stampede.Load[*stored]) (*stored, error)
 
 // fetch asks the guard. If what came of it is a run of the handler for this very request, it returns that.
@@ -162,17 +181,13 @@ func (q *request) lead(ex *exchange, stored bool) {
 	if !ex.follow(q.r.Context(), q.w) {
 		return
 	}
-	c, h := &ex.capture, q.w.Header()
+	c := &ex.capture
 	var p *panicked
 	switch {
 	case errors.As(ex.err, &p):
 		panic(p.value) // its stack has been logged
 	case ex.err == nil && c.passing:
-		for name, values := range c.header { // trailers
-			if _, announced := c.final[name]; !announced || len(c.final["Trailer"]) > 0 {
-				h[name] = values
-			}
-		}
+		c.trailers(q.w.Header())
 	case errors.Is(ex.err, errAborted), c.passing:
 		panic(http.ErrAbortHandler)
 	case ex.err != nil:
@@ -210,11 +225,7 @@ func (q *request) complete(ex *exchange, stored bool) {
 	}
 	q.h.cache.report(h, &rep)
 	q.h.observe(q.r, outcome, rep.detail)
-	for name, values := range c.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			h[name] = values
-		}
-	}
+	c.trailers(h)
 	q.w.WriteHeader(c.status)
 	if len(c.body) > 0 {
 		_, _ = q.w.Write(c.body)
