@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,5 +63,35 @@ all    2/3       0/1      1/1
 	}
 	if got, want := summary(results), "required 2/3 safety 1/2"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// docs/conformance.md names tests that there are.
+func TestThePageAboutTheTestsNamesTestsThatThereAre(t *testing.T) {
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "docs", "conformance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "middleware", "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	names := regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(string(page), -1)
+	if len(names) < 30 {
+		t.Errorf("only %d tests are named", len(names))
+	}
+	for _, m := range names {
+		if !strings.Contains(code.String(), "\nfunc "+m[1]+"(") {
+			t.Errorf("there is no test %s", m[1])
+		}
 	}
 }
