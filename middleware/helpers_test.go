@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -147,4 +148,12 @@ func (s *site) wantRuns(n int64) {
 	if got := s.runs.Load(); got != n {
 		s.t.Errorf("the handler ran %d times, want %d", got, n)
 	}
+}
+
+func newMemory() stampede.Store { return new(stampede.MemoryStore) }
+
+// quietly lets nothing be logged.
+func quietly(o *middleware.Options) *middleware.Options {
+	o.Guard.Logger = slog.New(slog.DiscardHandler)
+	return o
 }
