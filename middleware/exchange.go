@@ -166,18 +166,7 @@ func (ex *exchange) finish() {
 // freshen makes the response that the handler says still holds, with the fields of its 304.
 func (ex *exchange) freshen() {
 	c, prev := &ex.capture, ex.prev
-	fields := make([]field, 0, len(prev.fields)+len(c.fields))
-	for _, f := range prev.fields {
-		if i := indexField(c.fields, f.name); i >= 0 && !notFrom304(f.name) {
-			f = c.fields[i]
-		}
-		fields = append(fields, f)
-	}
-	for _, f := range c.fields {
-		if indexField(fields, f.name) < 0 && !notFrom304(f.name) {
-			fields = append(fields, f)
-		}
-	}
+	fields := freshened(prev.fields, c.fields)
 	h := make(http.Header, len(fields))
 	for _, f := range fields {
 		h[f.name] = f.values

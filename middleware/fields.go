@@ -85,3 +85,20 @@ func (p *policy) kept(fields []field) []field {
 	}
 	return out
 }
+
+// freshened returns the fields of a stored response with those of a 304 in their place.
+func freshened(stored, fresh []field) []field {
+	fields := make([]field, 0, len(stored)+len(fresh))
+	for _, f := range stored {
+		if i := indexField(fresh, f.name); i >= 0 && !notFrom304(f.name) {
+			f = fresh[i]
+		}
+		fields = append(fields, f)
+	}
+	for _, f := range fresh {
+		if indexField(fields, f.name) < 0 && !notFrom304(f.name) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/herdgate/herdgate/stampede"
 )
@@ -215,6 +216,9 @@ func (q *request) complete(ex *exchange, stored bool) {
 	if c.status == http.StatusNotModified && ex.asked && ex.value != nil {
 		outcome = Validated
 		ex.value.setFields(h)
+		if i := indexField(ex.fields, "Set-Cookie"); i >= 0 {
+			h["Set-Cookie"] = append(slices.Clone(h["Set-Cookie"]), ex.fields[i].values...) // its own
+		}
 		q.write(h, &rep, ex.value.status, ex.value.body, outcome)
 		return
 	}

@@ -27,20 +27,15 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 	age := s.age + res.Age
 	switch {
 	case v.held:
-		fields := v.fields()
+		fields := freshened(s.fields, changes(v.before, v.Header()))
 		replaceHeader(q.w.Header(), v.before)
-		fresh := &stored{status: s.status, body: s.body}
-		for _, f := range s.fields {
-			if i := indexField(fields, f.name); i >= 0 && !notFrom304(f.name) {
-				f = fields[i]
-			}
-			fresh.fields = append(fresh.fields, f)
-		}
-		q.send(fresh, 0, &report{fwd: "stale", status: http.StatusNotModified, ttl: noTTL}, Validated)
+		now := &stored{status: s.status, body: s.body, fields: fields}
+		q.send(now, 0, &report{fwd: "stale", status: http.StatusNotModified, ttl: noTTL}, Validated)
 	case v.failed:
 		replaceHeader(q.w.Header(), v.before)
 		q.send(s, age, &report{hit: true, ttl: noTTL, detail: "stale"}, Stale)
-	case v.replaced: // it does not hold any more: the next request stores what does
+	}
+	if v.replaced { // it does not hold any more: the next request stores what does
 		name := q.baseName
 		if q.spec != nil {
 			name = q.varName
@@ -71,9 +66,6 @@ func (v *validating) implied() {
 	}
 }
 
-// fields returns what the handler has set.
-func (v *validating) fields() []field { return changes(v.before, v.Header()) }
-
 func (v *validating) WriteHeader(status int) {
 	if v.wrote || status < 200 {
 		if !v.wrote {
@@ -82,14 +74,15 @@ func (v *validating) WriteHeader(status int) {
 		return
 	}
 	v.wrote = true
+	cc := parseCacheControl(v.Header()["Cache-Control"])
+	v.replaced = (cc.noStore || cc.private) && status < 500
 	switch {
 	case status == http.StatusNotModified && v.asked:
 		v.held = true
 	case failed(status) && v.mayFail:
 		v.failed = true
 	default:
-		cc := parseCacheControl(v.Header()["Cache-Control"])
-		v.replaced = status == http.StatusOK && (v.tag == "" || v.Header().Get("Etag") != v.tag) || cc.noStore || cc.private
+		v.replaced = v.replaced || status == http.StatusOK && (v.tag == "" || v.Header().Get("Etag") != v.tag)
 		v.q.h.cache.report(v.Header(), &report{fwd: "stale", status: status, ttl: noTTL})
 		v.q.h.observe(v.q.r, Miss, "validate")
 		v.ResponseWriter.WriteHeader(status)
