@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -36,9 +35,6 @@ type request struct {
 	answer *stored     // what that run's load returned
 	why    string      // and why it is not stored though it could be
 }
-
-// errEnded: a load began after its request had ended. It is put off.
-var errEnded = errors.New("middleware: the request has ended")
 
 // newRequest prepares r for the guard.
 func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *request {
@@ -165,11 +161,12 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 	if prev != nil {
 		fwd = "stale"
 	}
-	ex := q.begin(ctx, prev, fwd, l.Leased())
-	if ex == nil {
-		return nil, nil, errEnded
-	}
 	leaders := &stored{streamed: true}
+	ex := q.begin(ctx, prev, fwd, l.Leased())
+	if ex == nil { // it is put off
+		l.DoNotShare()
+		return nil, leaders, nil
+	}
 	j, ok := ex.result(ctx)
 	if !ok {
 		if ctx.Err() != nil {
