@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/herdgate/herdgate/middleware"
 )
 
 const page = "<p>a page that is worth compressing</p>"
@@ -48,7 +50,18 @@ func (w *gzipWriter) Write(b []byte) (int, error) {
 // that were not compressed. On either side of the cache, and whoever comes first, everybody gets what he can
 // read.
 func TestCompressionOnEitherSideIsReadableForAll(t *testing.T) {
-	for name, set := range map[string]setting{"outside": {outer: compress}, "inside": {inner: compress}} {
+	unnamed := func(next http.Handler) http.Handler {
+		return compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Del("Vary") // it says nothing of what it looked at
+			next.ServeHTTP(w, r)
+		}))
+	}
+	for name, set := range map[string]setting{
+		"outside":              {outer: compress},
+		"inside":               {inner: compress},
+		"inside, not a word":   {inner: unnamed},
+		"inside, and foreseen": {inner: unnamed, opts: middleware.Options{Policy: middleware.Policy{Encodings: []string{"gzip"}}}},
+	} {
 		for _, first := range []string{"gzip", "identity", ""} {
 			t.Run(name+"/"+first, func(t *testing.T) {
 				protocols(t, func(t *testing.T, p protocol) {
