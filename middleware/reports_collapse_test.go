@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -459,6 +460,88 @@ func TestRunFromBeforeAChangeIsNotServedAfterIt(t *testing.T) {
 				}
 				for _, lang := range langs {
 					s.get("/", "X-Lang", lang).wants(t, want(1, lang))
+				}
+			})
+		})
+	}
+}
+
+// varnish-cache#3461, #2978: those who had waited for an answer that was not for them were let go one after
+// the other, each for a whole run. A crowd takes the time of two runs, however large it is: the one it waited
+// for, and its own.
+func TestCrowdIsNotServedOneByOne(t *testing.T) {
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"without a lifetime": func(http.ResponseWriter) {},
+		"private":            func(w http.ResponseWriter) { w.Header().Set("Cache-Control", "private") },
+		"a failure":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
+		"broken off":         func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				s := p.open(t, setting{}, func(w http.ResponseWriter, _ *http.Request) {
+					time.Sleep(time.Second)
+					answer(w)
+				})
+				for range 3 {
+					begun := time.Now()
+					s.same(50, "/").wait()
+					if took := time.Since(begun); took > 2*time.Second {
+						t.Errorf("took %v", took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A purge reaches all variants, all pods and the runs under way.
+func TestPurgeReachesVariantsPodsAndRuns(t *testing.T) {
+	for name, vary := range map[string]string{"plain": "X-None", "with variants": "X-Lang"} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				var value atomic.Int64
+				gate := make(chan struct{})
+				store := new(stampede.MemoryStore)
+				h := func(w http.ResponseWriter, r *http.Request) {
+					n := value.Load()
+					if n == 0 {
+						<-gate
+					}
+					w.Header().Set("Vary", vary)
+					w.Header().Set("Cache-Control", "max-age=60, stale-while-revalidate=600, stale-if-error=600")
+					fmt.Fprint(w, "value ", n, r.Header.Get(vary))
+				}
+				here, there := p.open(t, setting{store: store}, h), p.open(t, setting{store: store}, h)
+				ask := func(s *scene) func(i int) *http.Request {
+					return func(i int) *http.Request { return s.request("/", "X-Lang", strconv.Itoa(i%3)) }
+				}
+				want := func(i int) string {
+					if vary == "X-Lang" {
+						return fmt.Sprint("value 1", i%3)
+					}
+					return "value 1"
+				}
+				before := []*crowd{here.crowd(6, ask(here)), there.crowd(6, ask(there))}
+				value.Store(1)
+				if err := here.cache.Purge(t.Context(), "http://site.example/"); err != nil {
+					t.Fatal(err)
+				}
+				after := []*crowd{here.crowd(6, ask(here)), there.crowd(6, ask(there))}
+				close(gate)
+				for _, c := range before {
+					c.wait()
+				}
+				for _, c := range after {
+					for i, a := range c.wait() {
+						a.wants(t, want(i))
+					}
+				}
+				for range 2 { // fresh, and stale
+					for i := range 3 {
+						here.do(ask(here)(i)).wants(t, want(i))
+						there.do(ask(there)(i)).wants(t, want(i))
+					}
+					here.sleep(70)
 				}
 			})
 		})
