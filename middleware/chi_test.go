@@ -102,9 +102,9 @@ func TestChiLoadOutlivesItsRequest(t *testing.T) {
 			t.Errorf("the leader got %q", a.body)
 		}
 	}()
-	<-begun
+	await(t, "the load", begun)
 	cancel()
-	<-left
+	await(t, "the leader to leave", left)
 	all(20, func(i int) { // chi uses the routing context again
 		if a := s.get(fmt.Sprintf("/x%d/y", i)); a.body != fmt.Sprintf("x%d", i) {
 			t.Error(a.body)

@@ -122,6 +122,16 @@ func (s *site) tryCtx(ctx context.Context, method, path string, fields ...string
 	return answer{resp, string(body)}, err
 }
 
+// await waits for a channel to be closed.
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("waited %v for %s", patience, what)
+	}
+}
+
 // all runs n calls at once and returns when all have ended.
 func all(n int, call func(i int)) {
 	var wg sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,15 +30,16 @@ func onRedis(t *testing.T, server *redisproc.Server) stampede.Store {
 	return store
 }
 
-// named keeps tests on one server apart.
-func named(t *testing.T, p middleware.Policy) *middleware.Options {
-	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())
-	return &middleware.Options{Policy: p, Guard: stampede.Options{Name: name}, Host: "example.com"}
+// namespaces counts those that were used, so that tests on one server keep apart, also from their own last time.
+var namespaces atomic.Int64
+
+func named(p middleware.Policy) *middleware.Options {
+	return &middleware.Options{Policy: p, Guard: stampede.Options{Name: fmt.Sprint("http", namespaces.Add(1))}, Host: "example.com"}
 }
 
 func TestPodsShareResponsesThroughRedis(t *testing.T) {
 	server := servers.Server(t)
-	opts := named(t, middleware.Policy{TTL: time.Minute})
+	opts := named(middleware.Policy{TTL: time.Minute})
 	vary := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "X-A")
 		w.Header().Add("X-Two", "1")
@@ -72,7 +74,7 @@ func TestPurgeReachesLoadsUnderWayInOtherPods(t *testing.T) {
 	server := servers.Server(t)
 	for _, vary := range []string{"", "X-A"} {
 		t.Run("vary "+vary, func(t *testing.T) {
-			opts := named(t, middleware.Policy{TTL: time.Minute})
+			opts := named(middleware.Policy{TTL: time.Minute})
 			begun, gate := make(chan struct{}), make(chan struct{})
 			slow := serveOn(t, onRedis(t, server), opts, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("X-A") == "old" {
@@ -91,7 +93,7 @@ func TestPurgeReachesLoadsUnderWayInOtherPods(t *testing.T) {
 			})
 			ended := make(chan answer)
 			go func() { ended <- slow.get("/", "X-A", "old") }()
-			<-begun
+			await(t, "the load", begun)
 			if err := other.cache.Purge(t.Context(), "/"); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +113,7 @@ func TestPurgeReachesLoadsUnderWayInOtherPods(t *testing.T) {
 
 func TestRedisGoneCostsNobodyAnAnswer(t *testing.T) {
 	server := redistest.Server(t)
-	s := serveOn(t, onRedis(t, server), named(t, middleware.Policy{TTL: time.Minute}), func(w http.ResponseWriter, r *http.Request) {
+	s := serveOn(t, onRedis(t, server), named(middleware.Policy{TTL: time.Minute}), func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", r.URL.Query().Get("vary"))
 		fmt.Fprint(w, "answer")
 	})
