@@ -38,7 +38,7 @@ type version struct {
 	stale    time.Duration
 	end      time.Duration
 	gone     time.Duration // when something else, or nothing, came in its place
-	load     *load // that brought it; nil for a Set
+	load     *load         // that brought it; nil for a Set
 	src      int
 }
 
