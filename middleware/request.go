@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -343,6 +344,7 @@ func previous(l *stampede.Load[*stored], k key) *stored {
 // asks for one, which on the way to a hit nobody does.
 type waitCtx struct {
 	context.Context
+	spent budget.Spent // one budget for all that the guard is asked
 
 	mu       sync.Mutex // protects what follows
 	own      context.Context
@@ -351,6 +353,13 @@ type waitCtx struct {
 }
 
 // Done is closed when the request's ctx ends, or by detach.
+func (c *waitCtx) Value(key any) any {
+	if key == budget.Key {
+		return &c.spent
+	}
+	return c.Context.Value(key)
+}
+
 func (c *waitCtx) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

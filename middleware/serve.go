@@ -164,9 +164,8 @@ type loadFunc func(context.Context, *stampede.Load[*stored]) (*stored, error)
 // fetch asks the guard. If what came of it is a run of the handler for this very request, it returns that.
 func (q *request) fetch(name string, load loadFunc) (res stampede.Result[*stored], ex *exchange, err error) {
 	res, err = q.h.cache.guard.Fetch(&q.wait, name, load)
-	held := err == nil && res.From != stampede.FromLoad && res.From != stampede.FromCopy
-	if held && res.Freshness == stampede.Fresh && res.FreshFor > res.Age {
-		return res, nil, nil // nothing is loaded behind in the first half of a lifetime
+	if err == nil && res.From != stampede.FromLoad && !res.Behind {
+		return res, nil, nil
 	}
 	q.secure()
 	if err == nil {

@@ -49,6 +49,13 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 	if isLoading(c.ctx, c.g.place, c.key) {
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, c.key)
 	}
+	if most := c.g.opts.MaxWaiters; most > 0 && t.Place() > most {
+		c.g.events.emit(EventOverloaded, c.key, 0, nil)
+		if c.q.alt != nil {
+			return c.ifError(), false, nil
+		}
+		return r, false, fmt.Errorf("%w: %d callers wait for %q", ErrOverloaded, most, c.key)
+	}
 	if c.came == 0 {
 		c.came = t.Joined()
 	}

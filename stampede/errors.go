@@ -21,7 +21,8 @@ var (
 	// ErrLeaseLost is the cause of a loader's ctx whose lease now belongs to another pod. Callers
 	// never get it.
 	ErrLeaseLost = errors.New("stampede: lease lost to another pod")
-	// ErrOverloaded: no load was started, because of Options.MaxLoads, FleetLoads or MaxAbandoned.
+	// ErrOverloaded: no load was started, because of Options.MaxLoads, FleetLoads or
+	// MaxAbandoned, or MaxWaiters wait for it already.
 	ErrOverloaded = errors.New("stampede: too many loads")
 	// ErrReentrant: a loader asked for the key that it is loading. It is noticed only through the
 	// loader's own ctx: a loader that asks with another ctx waits until LoadTimeout.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/internal/flight"
 )
 
@@ -117,6 +118,7 @@ type Result[T any] struct {
 	Age       time.Duration // since it was stored, by the policy under which it was
 	Shared    bool          // it is from a load that another caller, here or elsewhere, has started
 	Stored    bool          // it was in the store when this result was made
+	Behind    bool          // this call has started something behind that may run its loader
 }
 
 // Source says where a value is from.
@@ -208,11 +210,11 @@ func (g *Guard[T]) served(ctx context.Context, key string, load loader[T], l *lo
 		return r, false, nil
 	case fr == Stale:
 		g.events.emit(EventStale, key, 0, nil)
-		g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: l.e.Stamp})
+		l.r.Behind = g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: l.e.Stamp})
 	default:
 		g.events.emit(EventHit, key, 0, nil)
 		if g.early.due(&l.e) {
-			g.reload(ctx, key, load, ask[T]{reason: NearlyStale, seen: l.e.Stamp})
+			l.r.Behind = g.reload(ctx, key, load, ask[T]{reason: NearlyStale, seen: l.e.Stamp})
 		}
 	}
 	if l.e.NotFound {
@@ -250,6 +252,8 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 		if q.brief {
 			q.left = g.opts.CopyBudget
 		}
+		q.shared = budget.Of(ctx)
+		q.left = q.shared.Left(q.left)
 	}
 	m := g.local.begin(key)
 	l.begun = time.Now()
@@ -326,7 +330,7 @@ func (g *Guard[T]) hit(ctx context.Context, key string, load loader[T], p *pocke
 		g.events.emit(EventLocalHit, key, 0, nil)
 	}
 	if p.due(now) {
-		_ = g.look(ctx, key, load, false) // a closed guard serves on
+		r.Behind, _ = g.look(ctx, key, load, false) // a closed guard serves on
 	}
 	return r, err
 }
@@ -343,7 +347,7 @@ func (g *Guard[T]) copied(ctx context.Context, key string, load loader[T]) (out 
 	}
 	g.events.emit(EventCopy, key, 0, nil)
 	if reload {
-		g.reload(ctx, key, load, ask[T]{reason: WentStale, trouble: true})
+		r.Behind = g.reload(ctx, key, load, ask[T]{reason: WentStale, trouble: true})
 	}
 	return outcome[T]{kind: gotValue, result: r, err: err, before: everyone, data: p.data}, true
 }
@@ -367,18 +371,19 @@ func (g *Guard[T]) ofCopy(p *pocket, now time.Duration, from Source) (r Result[T
 }
 
 // reload starts a load behind, unless one is under way or known to be somebody else's business.
-func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask[T]) {
+func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask[T]) (started bool) {
 	if g.mode.now() != Normal || g.flights.Flying(key) || g.holds.active(key, q.seen) {
-		return
+		return false
 	}
 	q.left = g.opts.StoreBudget
-	_ = g.behind(key, load.batch, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	started, _ = g.behind(key, load.batch, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		return g.recompute(ctx, f, key, load, q)
 	})
+	return started
 }
 
 // look reads key behind, and loads it if it is not fresh any more, or soon will not be, or in any case.
-func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCase bool) error {
+func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCase bool) (started bool, err error) {
 	return g.behind(key, load.batch, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
 		l := g.read(context.WithoutCancel(ctx), key, &q)
@@ -400,20 +405,20 @@ func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCa
 }
 
 // behind starts a flight that nobody waits for.
-func (g *Guard[T]) behind(key string, b *batch[T], run func(*flight.Flight[outcome[T]]) outcome[T]) error {
+func (g *Guard[T]) behind(key string, b *batch[T], run func(*flight.Flight[outcome[T]]) outcome[T]) (started bool, err error) {
 	if !g.life.enter() {
-		return ErrClosed
+		return false, ErrClosed
 	}
 	b.expect(key)
-	if !g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	if started = g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		defer g.life.leave()
 		defer b.settle(key)
 		return run(f)
-	}) {
+	}); !started {
 		b.settle(key)
 		g.life.leave()
 	}
-	return nil
+	return started, nil
 }
 
 // Peek returns what is stored for key, without loading anything. ok is false when there is nothing
@@ -425,7 +430,8 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 	if g.mode.now() == Bypass {
 		return r, false, nil
 	}
-	l := g.read(ctx, key, &ask[T]{left: g.opts.StoreBudget})
+	shared := budget.Of(ctx)
+	l := g.read(ctx, key, &ask[T]{left: shared.Left(g.opts.StoreBudget), shared: shared})
 	switch {
 	case l.err != nil && over(ctx) != nil:
 		return Result[T]{}, false, over(ctx)
@@ -548,7 +554,8 @@ func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx contex
 	if err := g.check(ctx, key, l); err != nil || g.mode.now() != Normal {
 		return err
 	}
-	return g.look(ctx, key, l, true)
+	_, err := g.look(ctx, key, l, true)
+	return err
 }
 
 // Stats returns the counts since the guard was made.

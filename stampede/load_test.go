@@ -311,7 +311,32 @@ func TestResultSaysWhereAValueIsFrom(t *testing.T) {
 			FreshFor: -300 * time.Millisecond, Age: 1300 * time.Millisecond, Shared: true})
 		p.net.Up()
 		check(fetched(t, p.Guard, "k", load), result{Value: 1, From: stampede.FromStore, Freshness: stampede.Stale,
-			FreshFor: -300 * time.Millisecond, Age: 1300 * time.Millisecond, Shared: true, Stored: true})
+			FreshFor: -300 * time.Millisecond, Age: 1300 * time.Millisecond, Shared: true, Stored: true, Behind: true})
+		time.Sleep(time.Second)
+	})
+}
+
+func TestResultSaysWhetherTheCallHasStartedSomethingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(bytesStore), stampede.Options{Policy: steady, Local: stampede.Local{TTL: 200 * time.Millisecond}})
+		load := func(context.Context, *stampede.Load[int]) (int, error) {
+			<-time.After(500 * time.Millisecond)
+			return 1, nil
+		}
+		behind := func(want bool, from stampede.Source) {
+			t.Helper()
+			if r := fetched(t, p.Guard, "k", load); r.Behind != want || r.From != from {
+				t.Errorf("%+v, want Behind %v from %v", r, want, from)
+			}
+		}
+		behind(false, stampede.FromLoad)
+		behind(false, stampede.FromLocal)
+		time.Sleep(180 * time.Millisecond)
+		behind(true, stampede.FromLocal) // soon to be asked for again
+		behind(false, stampede.FromLocal)
+		time.Sleep(steady.TTL)
+		behind(true, stampede.FromStore)
+		behind(false, stampede.FromLocal)
 		time.Sleep(time.Second)
 	})
 }

@@ -34,7 +34,7 @@ const (
 	EventRefused                       // a loaded value was not stored: the lease was not held any more
 	EventNotStored                     // a loaded value was not stored: the store could not, or gave no answer; see Err
 	EventBackOff                       // no load was started, because one failed a short while ago
-	EventOverloaded                    // no load was started, because of MaxLoads, FleetLoads or MaxAbandoned
+	EventOverloaded                    // no load was started, or not waited for, because of MaxLoads, FleetLoads, MaxAbandoned or MaxWaiters
 	EventBadEntry                      // what the store holds cannot be used; see Err
 	EventTrouble                       // the store did not do its part; see Err
 	EventBypass                        // a caller was not served from the store or from memory: see Bypass

@@ -83,6 +83,10 @@ type Options struct {
 	// negative: no bound.
 	MaxAbandoned int
 
+	// MaxWaiters bounds the callers of this pod that wait for one key, the one who started its load included.
+	// Others get ErrOverloaded at once, or the value kept for StaleIfError. Default, and negative: no bound;
+	// a caller that waits costs a few hundred bytes, and whatever its request holds.
+	MaxWaiters int
 	// MaxLoads bounds the loads of this guard that run at a time in this pod, also while the store does not
 	// answer. Over it, stale values are served and not loaded behind; callers with nothing to be served wait
 	// for their turn, and for what another pod may store meanwhile, for up to WaitTimeout, then get
@@ -208,6 +212,7 @@ func (o Options) withDefaults() Options {
 	o.WaitTimeout = or(o.WaitTimeout, o.LoadTimeout)
 	o.Lease = or(o.Lease, time.Second)
 	o.MaxAbandoned = or(o.MaxAbandoned, 64)
+	o.MaxWaiters = or(o.MaxWaiters, 0)
 	o.MaxLoads = or(o.MaxLoads, 0)
 	o.FleetLoads = or(o.FleetLoads, 0)
 	o.StoreBudget = or(o.StoreBudget, 250*time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/stampede"
 	"github.com/herdgate/herdgate/stampede/stampedetest"
 )
@@ -206,5 +207,20 @@ func TestWhatChangesTheStoreReturnsWhatItMet(t *testing.T) {
 		if err := p.Delete(t.Context(), "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
 			t.Errorf("Delete of a store that hangs: %v after %v", err, time.Since(begun))
 		}
+	})
+}
+
+func TestBudgetMayBeSharedByCallsForOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{StoreBudget: 250 * time.Millisecond})
+		ctx := context.WithValue(t.Context(), budget.Key, new(budget.Spent))
+		p.net.Hang()
+		get(ctx, p.Guard, "a", value(1)).is(t, 1, 250*time.Millisecond)
+		get(ctx, p.Guard, "b", value(1)).within(t, 1, time.Millisecond)
+		if _, _, err := p.Peek(ctx, "c"); err == nil {
+			t.Error("Peek was answered")
+		}
+		get(t.Context(), p.Guard, "d", value(1)).is(t, 1, 250*time.Millisecond)
+		p.net.Up()
 	})
 }

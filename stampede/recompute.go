@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/internal/flight"
 	"github.com/herdgate/herdgate/internal/renew"
 )
@@ -39,6 +40,7 @@ type ask[T any] struct {
 	trouble bool          // the store did not answer: do not ask it again
 	unsure  bool          // nor the commit of the load that was waited for: its lease may still be there
 	left    time.Duration // of the call's budget for steps of the store
+	shared  *budget.Spent // with other calls for the same request
 	brief   bool          // that is the one of who has a copy
 	looked  time.Time     // when the read that found nothing at all was begun
 	reason  Reason
@@ -48,7 +50,11 @@ type ask[T any] struct {
 	losses  int        // loads of this call whose lease was lost
 }
 
-func (q *ask[T]) spend(since time.Time) { q.left = max(q.left-time.Since(since), 1) }
+func (q *ask[T]) spend(since time.Time) {
+	d := time.Since(since)
+	q.left = max(q.left-d, 1)
+	q.shared.Add(d)
+}
 
 // outcome is what a flight brings to its callers.
 type outcome[T any] struct {

@@ -269,8 +269,43 @@ func TestWhoFollowsHoldsNoSeat(t *testing.T) {
 		synctest.Wait()
 		follower := going(t.Context(), b.Guard, "k", never(t))
 		time.Sleep(tick)
-		get(t.Context(), b.Guard, "other", value(2)).within(t, 2, tick)
+		get(t.Context(), b.Guard, "other", value(2)).within(t, 2, 50*time.Millisecond) // a poll later, if it had just been tried
 		(<-leader).is(t, 1, 10*time.Second)
 		<-follower
+	})
+}
+
+func TestCallersThatWaitForAKeyAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(stampede.MemoryStore), stampede.Options{Policy: steady, MaxWaiters: 3})
+		src := &source{takes: time.Second}
+		var all []<-chan answer
+		for range 10 {
+			all = append(all, going(t.Context(), p.Guard, "k", src.load))
+		}
+		served, refused := 0, 0
+		for _, a := range all {
+			switch got := <-a; {
+			case got.err == nil:
+				got.is(t, 1, src.takes)
+				served++
+			default:
+				got.fails(t, stampede.ErrOverloaded, 0)
+				refused++
+			}
+		}
+		if served != 3 || refused != 7 {
+			t.Errorf("%d served, %d refused, want 3 and 7", served, refused)
+		}
+		time.Sleep(steady.TTL + steady.StaleFor) // from now on there is something for when a load fails
+		slow := going(t.Context(), p.Guard, "k", slowly(time.Second, 2))
+		synctest.Wait()
+		others := []<-chan answer{going(t.Context(), p.Guard, "k", never(t)), going(t.Context(), p.Guard, "k", never(t))}
+		synctest.Wait()
+		get(t.Context(), p.Guard, "k", never(t)).is(t, 1, 0)
+		(<-slow).is(t, 2, time.Second)
+		for _, a := range others {
+			(<-a).is(t, 2, time.Second)
+		}
 	})
 }

@@ -46,6 +46,7 @@ type Flight[R any] struct {
 type Ticket[R any] struct {
 	f       *Flight[R]
 	joined  Mark
+	place   int
 	starter bool
 	done    <-chan singleflight.Result
 }
@@ -74,7 +75,7 @@ func (g *Group[R]) Join(key string, looked time.Time, run func(*Flight[R]) R) Ti
 func (f *Flight[R]) join(starter bool, done <-chan singleflight.Result) Ticket[R] {
 	f.waiting++
 	f.last = f.g.marks + 1
-	return Ticket[R]{f: f, joined: f.g.marks + 1, starter: starter, done: done}
+	return Ticket[R]{f: f, joined: f.g.marks + 1, place: f.waiting, starter: starter, done: done}
 }
 
 // JoinLooked joins the flight of key if there is one of which it was seen, no longer than within ago,
@@ -231,6 +232,9 @@ func (t *Ticket[R]) Leave() {
 // Joined is when the caller joined: less than each mark that was made after that, and not less than
 // those from before. This holds for the marks of later flights, too.
 func (t *Ticket[R]) Joined() Mark { return t.joined }
+
+// Place is the number of callers that waited when the caller joined, itself included.
+func (t *Ticket[R]) Place() int { return t.place }
 
 // Starter says whether the caller started the flight.
 func (t *Ticket[R]) Starter() bool { return t.starter }
