@@ -93,12 +93,12 @@ func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored
 		return stored{}, false, nil
 	}
 	now := time.Now()
-	deadline := now.Add(s.opt.Timeout)
+	deadline, own := now.Add(s.opt.Timeout), true // own: it is the Store's
 	if d, has := ctx.Deadline(); has && d.Before(deadline) {
 		if d.Sub(now) < tooLittle {
 			return stored{}, false, nil
 		}
-		deadline = d
+		deadline, own = d, false
 	}
 	got, err = l.lone.read(name, deadline)
 	if err != nil && (l.node != "" && answered(err) || !answered(err) && time.Now().Before(deadline)) {
@@ -106,7 +106,9 @@ func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored
 		// node of the cluster. Nothing has been changed.
 		return stored{}, false, nil
 	}
-	s.report(l, name, err)
+	if own || err == nil || answered(err) {
+		s.report(l, name, err)
+	}
 	s.stats.reads.Add(1)
 	return got, true, err
 }
