@@ -37,7 +37,7 @@ func StartCluster(o ClusterOptions) (*Cluster, error) {
 	if o.NodeTimeout <= 0 {
 		o.NodeTimeout = time.Second
 	}
-	node := spec{Options: o.Options}
+	node := spec{Options: o.Options, bus: true}
 	node.Args = append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",

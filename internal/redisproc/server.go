@@ -34,6 +34,7 @@ type Server struct {
 	binary string
 	dir    string
 	port   int
+	held   []heldPort // while the process does not run
 
 	mu      sync.Mutex // protects proc, stopped
 	proc    *process
@@ -47,6 +48,8 @@ type spec struct {
 	config func(port int) string
 	// mode holds arguments that must come right after the configuration file.
 	mode []string
+	// bus says that the server has a port for the cluster's bus, too.
+	bus bool
 }
 
 const (
@@ -222,15 +225,41 @@ func (s *Server) responsive() bool {
 	return s.proc.running() && !s.stopped
 }
 
-// Kill ends the process at once (SIGKILL), as a crash would, and waits until it is gone. Restart brings it back.
+// Kill ends the process at once (SIGKILL), as a crash would, and waits until it is gone. Restart brings it back. Until then,
+// connections to its port are refused, and on Linux nobody else can take it.
 func (s *Server) Kill() error {
-	return s.process().kill()
+	return s.ended(s.process().kill())
 }
 
 // Shutdown ends the process in an orderly way (SIGTERM, then SIGKILL if it takes longer than a second), stopped or not, and waits
-// until it is gone. Restart brings it back.
+// until it is gone. Restart brings it back. Its port is kept, as after Kill.
 func (s *Server) Shutdown() error {
-	return s.process().terminate(shutdownGrace)
+	return s.ended(s.process().terminate(shutdownGrace))
+}
+
+// ended holds the ports of the process if it has ended. When that fails, Restart will say that they are taken.
+func (s *Server) ended(err error) error {
+	if err != nil || len(s.held) > 0 {
+		return err
+	}
+	ports := []int{s.port}
+	if s.spec.bus {
+		ports = append(ports, s.port+loopback.BusOffset)
+	}
+	for _, port := range ports {
+		if h, err := holdPort(port); err == nil {
+			s.held = append(s.held, h)
+		}
+	}
+	return nil
+}
+
+// release gives back the ports that are held.
+func (s *Server) release() {
+	for _, h := range s.held {
+		h.release()
+	}
+	s.held = nil
 }
 
 // Restart starts the process again on the same port, after Shutdown if it still runs, and returns once it answers. Without
@@ -239,6 +268,7 @@ func (s *Server) Restart() error {
 	if err := s.Shutdown(); err != nil {
 		return err
 	}
+	s.release()
 	return s.run()
 }
 
@@ -248,5 +278,6 @@ func (s *Server) Close() error {
 	if proc := s.process(); proc != nil {
 		err = proc.terminate(shutdownGrace)
 	}
+	s.release()
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

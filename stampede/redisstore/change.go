@@ -29,6 +29,9 @@ func (s *Store) Set(ctx context.Context, key stampede.Key, e stampede.Entry) err
 	}
 	e.Stamp, e.Expired = stampede.NewStamp(), false
 	data := entry.Encode(&e, n.Check)
+	if err := s.fits(data); err != nil {
+		return wrap("set", key, err)
+	}
 	keys := []string{n.entry(), n.lease()}
 	_, err = do(ctx, s, keys[0], func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, runOnce(ctx, s.rdb, setScript, headerLua+setLua, keys,

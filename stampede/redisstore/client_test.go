@@ -165,7 +165,7 @@ func TestFaultsOfTheSetUpAreLoggedOnce(t *testing.T) {
 	r := newRig(t, srv.Addr(), opt)
 	logged("evicts nothing")
 
-	r.do("ACL", "SETUSER", "poor", "on", ">secret", "~test:*", "+get", "+pttl", "+hello", "+client", "+ping")
+	r.do("ACL", "SETUSER", "poor", "on", ">secret", "~test:*", "+getrange", "+pttl", "+hello", "+client", "+ping")
 	poor := open(t, redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "poor", Password: "secret"}), opt)
 	for range 3 {
 		if _, err := poor.Elect(t.Context(), r.key(), stampede.Ballot{Token: stampede.NewToken(), Length: time.Second}); err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/herdgate/herdgate/stampede"
 )
 
-// unwritableFor is how long elections are answered with RoleBackOff after a commit that Redis could not
-// write: who has a stale value keeps it, who has none loads for itself, and nobody is elected for nothing.
+// unwritableFor is how long elections are answered with RoleBackOff after a commit that could not be
+// written: who has a stale value keeps it, who has none loads for itself, and nobody is elected for nothing.
 const unwritableFor = time.Second
 
 // Commit implements [stampede.Store].
@@ -34,6 +34,12 @@ func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Sta
 	}
 	e.Expired = false
 	data := entry.Encode(&e, n.Check)
+	if err := s.fits(data); err != nil {
+		if kinds == "L" {
+			err = errors.Join(err, s.Fail(ctx, key, right, unwritableFor))
+		}
+		return stampede.NotStored, wrap("commit", key, err)
+	}
 	keys := []string{n.entry(), n.lease()}
 	v, err := do(ctx, s, keys[0], func(ctx context.Context) (stampede.Verdict, error) {
 		reply, err := commitScript.Run(ctx, s.rdb, keys, right[:], data, n.channel(), millis(unwritableFor), kinds, s.opt.WakeSize).Slice()
@@ -51,6 +57,14 @@ func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Sta
 		v = stampede.Unknown
 	}
 	return v, wrap("commit", key, err)
+}
+
+// fits returns an error for an encoded entry that would not be read again.
+func (s *Store) fits(data []byte) error {
+	if m := s.opt.MaxEntrySize; m >= 0 && len(data) > m {
+		return fmt.Errorf("%w: %d bytes with the header, Options.MaxEntrySize is %d", stampede.ErrTooLarge, len(data), m)
+	}
+	return nil
 }
 
 // notStoredError is what Redis said when it could not write an entry.

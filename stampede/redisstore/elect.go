@@ -21,7 +21,7 @@ func (s *Store) Elect(ctx context.Context, key stampede.Key, ballot stampede.Bal
 	lease, channel := n.lease(), n.channel()
 	keys := []string{n.entry(), lease}
 	el, err := do(ctx, s, keys[0], func(ctx context.Context) (stampede.Election, error) {
-		el, err := s.elect(ctx, keys, n.Check, ballot.Token[:], millis(ballot.Length), seen, n.keyCheck())
+		el, err := s.elect(ctx, keys, n.Check, ballot.Token[:], millis(ballot.Length), seen, n.keyCheck(), s.opt.MaxEntrySize)
 		if err != nil && !answered(err) && !unsent(err) {
 			// It may still be run, and take the lease for nobody.
 			s.ghosts.add(ghost{lease: lease, channel: channel, token: ballot.Token})

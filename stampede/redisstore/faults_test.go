@@ -607,6 +607,43 @@ func TestBreakerTakesTheCostAwayAndComesBack(t *testing.T) {
 	}
 }
 
+// A caller's own time says nothing about Redis; the Store's own does. CopyBudget is as short as that.
+func TestShortTimeOfACallerThatRunsOutDoesNotOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	srv := shared.Server(t)
+	p := redistest.Proxy(t, srv.Addr())
+	r := newRigVia(t, srv.Addr(), p.Addr(), &redisstore.Options{Timeout: time.Second})
+	key := r.key()
+	redistest.Eventually(t, 5*time.Second, func() bool { // until it is read alone
+		before := r.Stats().BatchedKeys
+		_, err := r.Read(t.Context(), key)
+		return err == nil && r.Stats().BatchedKeys == before
+	})
+	p.BlackHole(true)
+	fails := func() {
+		t.Helper()
+		if _, err := r.Renew(t.Context(), key, stampede.NewStamp(), time.Second); err == nil {
+			t.Error("answered")
+		}
+	}
+	fails()
+	fails()
+	before := r.Stats().ReadRequests
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := r.Read(ctx, key); err == nil {
+		t.Error("answered")
+	}
+	if r.Stats().ReadRequests == before {
+		t.Log("it was not read alone: the machine is slow")
+	}
+	if n := r.Stats().Outages; n != 0 {
+		t.Errorf("%d outages after two failures", n)
+	}
+	fails()
+	redistest.Eventually(t, 5*time.Second, func() bool { return r.Stats().Outages == 1 })
+}
+
 func TestRestartedServerIsEmpty(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)

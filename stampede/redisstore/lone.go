@@ -84,11 +84,11 @@ func (l *loneClient) close() error {
 	return l.rdb.Close()
 }
 
-// read asks for what is stored at key, by the deadline.
-func (l *loneClient) read(key string, deadline time.Time) (stored, error) {
+// read asks for what is stored at key, up to the byte at offset last, by the deadline.
+func (l *loneClient) read(key string, last any, deadline time.Time) (stored, error) {
 	ctx := redisclient.Until(deadline)
 	pipe := l.pipes.Get().(redis.Pipeliner)
-	get, pttl := readCommands(ctx, pipe, key)
+	get, pttl := readCommands(ctx, pipe, key, last)
 	_, _ = pipe.Exec(ctx) // each command has its own error; the pipeline is empty again
 	l.pipes.Put(pipe)
 	s, err := storedFrom(get, pttl)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/herdgate/herdgate/internal/entry"
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -29,6 +30,15 @@ type Options struct {
 	// Negative: never.
 	WakeSize int
 
+	// MaxEntrySize is up to which size, in bytes and with its header of 84, an entry is read and written.
+	// Of anything larger under an entry's name, which somebody else must have put there, no more than that
+	// is asked for; it is a miss with a Fault, and the next commit replaces it. A larger entry is not
+	// written: Commit answers stampede.NotStored, Set fails, both with stampede.ErrTooLarge. So it should be at
+	// least 84 more than stampede.Options.MaxValueSize of each guard on the Store, and the same wherever
+	// entries are shared. Keep it to what can be read within Timeout. Zero: 8 MiB and 84, as guards store up
+	// to 8 MiB by default. Negative: no bound. Less than 84: New returns an error.
+	MaxEntrySize int
+
 	// Logger receives changes of state and faults of the set-up, nothing per request. Nil:
 	// slog.Default().
 	Logger *slog.Logger
@@ -46,6 +56,9 @@ const DefaultTimeout = 250 * time.Millisecond
 // DefaultWakeSize is what Options.WakeSize is when it is zero.
 const DefaultWakeSize = 4096
 
+// DefaultMaxEntrySize is what Options.MaxEntrySize is when it is zero.
+const DefaultMaxEntrySize = 8<<20 + entry.HeaderSize
+
 // withDefaults returns a copy of o with the defaults filled in.
 func (o *Options) withDefaults() (Options, error) {
 	var opt Options
@@ -59,6 +72,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if opt.MaxConns < 0 {
 		errs = append(errs, fmt.Errorf("redisstore: Options.MaxConns is %d: it must not be negative", opt.MaxConns))
 	}
+	if opt.MaxEntrySize > 0 && opt.MaxEntrySize < entry.HeaderSize {
+		errs = append(errs, fmt.Errorf("redisstore: Options.MaxEntrySize is %d: the header alone has %d bytes", opt.MaxEntrySize, entry.HeaderSize))
+	}
 	if opt.Timeout == 0 {
 		opt.Timeout = DefaultTimeout
 	}
@@ -68,6 +84,10 @@ func (o *Options) withDefaults() (Options, error) {
 	if opt.WakeSize == 0 {
 		opt.WakeSize = DefaultWakeSize
 	}
+	if opt.MaxEntrySize == 0 {
+		opt.MaxEntrySize = DefaultMaxEntrySize
+	}
+	opt.MaxEntrySize = max(opt.MaxEntrySize, -1)
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}

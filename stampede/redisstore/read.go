@@ -9,8 +9,8 @@ import (
 	"github.com/herdgate/herdgate/stampede"
 )
 
-// Read implements [stampede.Store]. It is GET and PTTL in one round trip; a script would cost Redis
-// seven times as much.
+// Read implements [stampede.Store]. It is GETRANGE and PTTL in one round trip; a script would cost
+// Redis seven times as much.
 func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, error) {
 	n, err := namesOf(key)
 	if err != nil {
@@ -93,20 +93,22 @@ func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored
 		return stored{}, false, nil
 	}
 	now := time.Now()
-	deadline := now.Add(s.opt.Timeout)
+	deadline, own := now.Add(s.opt.Timeout), true // own: it is the Store's
 	if d, has := ctx.Deadline(); has && d.Before(deadline) {
 		if d.Sub(now) < tooLittle {
 			return stored{}, false, nil
 		}
-		deadline = d
+		deadline, own = d, false
 	}
-	got, err = l.lone.read(name, deadline)
+	got, err = l.lone.read(name, s.last, deadline)
 	if err != nil && (l.node != "" && answered(err) || !answered(err) && time.Now().Before(deadline)) {
 		// The connection broke, or there was none: another one may serve. Or the key has moved to another
 		// node of the cluster. Nothing has been changed.
 		return stored{}, false, nil
 	}
-	s.report(l, name, err)
+	if own || err == nil || answered(err) {
+		s.report(l, name, err)
+	}
 	s.stats.reads.Add(1)
 	return got, true, err
 }
@@ -151,7 +153,7 @@ func (s *Store) sendBatch(l *lane, x *batch) bool {
 	gets := make([]*redis.StringCmd, len(x.keys))
 	pttls := make([]*redis.DurationCmd, len(x.keys))
 	for i, key := range x.keys {
-		gets[i], pttls[i] = readCommands(ctx, pipe, key)
+		gets[i], pttls[i] = readCommands(ctx, pipe, key, s.last)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	out := make([]result, len(x.keys))

@@ -195,9 +195,10 @@ func TestWhatIsNoEntryOrLeaseCountsAsNone(t *testing.T) {
 	r := newRig(t, shared.Server(t).Addr(), patient)
 	other := value("of another key")
 	for name, put := range map[string]func(entry, lease string){
-		"garbage":   func(entry, lease string) { r.do("SET", entry, "garbage", "PX", 60000); r.do("SET", lease, "x") },
-		"a list":    func(entry, lease string) { r.do("RPUSH", entry, "x"); r.do("RPUSH", lease, "x") },
-		"version 2": func(entry, _ string) { r.do("SET", entry, "hg\x02"+strings.Repeat("x", 100), "PX", 60000) },
+		"garbage":         func(entry, lease string) { r.do("SET", entry, "garbage", "PX", 60000); r.do("SET", lease, "x") },
+		"an empty string": func(entry, _ string) { r.do("SET", entry, "", "PX", 60000) },
+		"a list":          func(entry, lease string) { r.do("RPUSH", entry, "x"); r.do("RPUSH", lease, "x") },
+		"version 2":       func(entry, _ string) { r.do("SET", entry, "hg\x02"+strings.Repeat("x", 100), "PX", 60000) },
 		"other flags": func(entry, _ string) {
 			r.do("SET", entry, "hg\x01\x04"+strings.Repeat("x", 100), "PX", 60000)
 		},

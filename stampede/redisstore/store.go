@@ -15,6 +15,7 @@ import (
 // Store keeps entries and leases in Redis. It is safe for concurrent use. Use New to make one.
 type Store struct {
 	opt     Options
+	last    any // offset of the last byte that reads ask for, -1 that of the last one there is
 	clients *clients
 	rdb     redis.UniversalClient
 	lanes   lanes
@@ -51,7 +52,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		}
 		return nil, err
 	}
-	s := &Store{opt: opt, clients: c, rdb: c.main}
+	s := &Store{opt: opt, last: max(opt.MaxEntrySize, 0) - 1, clients: c, rdb: c.main}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ghosts.store = s
 	s.hub = subs.New(subs.Config{Ctx: s.ctx, Redis: s.rdb, Spawn: s.spawn, Lost: func(err error) {

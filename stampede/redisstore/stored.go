@@ -21,15 +21,16 @@ type stored struct {
 
 var errAlien = errors.New("redisstore: unusable entry: it is no string")
 
-// storedFrom reads the answers of GET and PTTL. GET goes first: should an entry be written between the
-// two, the older one is seen with the newer one's time. The other way round the newer one would seem
+// storedFrom reads the answers of GETRANGE and PTTL. GETRANGE goes first: should an entry be written between
+// the two, the older one is seen with the newer one's time. The other way round the newer one would seem
 // stale, and be loaded once more.
+//
+// GETRANGE answers with nothing for an empty string and for none; PTTL tells which it is. An entry that is
+// written between the two where there was none looks like an empty string: garbage, so that whoever reads it
+// elects, and elect, which sees all at once, answers with the entry.
 func storedFrom(get *redis.StringCmd, pttl *redis.DurationCmd) (stored, error) {
 	if err := get.Err(); err != nil {
-		switch {
-		case errors.Is(err, redis.Nil):
-			return stored{}, nil
-		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		if redis.HasErrorPrefix(err, "WRONGTYPE") {
 			return stored{alien: true}, nil
 		}
 		return stored{}, err
@@ -38,16 +39,20 @@ func storedFrom(get *redis.StringCmd, pttl *redis.DurationCmd) (stored, error) {
 		return stored{}, err
 	}
 	data, _ := get.Bytes() // go-redis does not copy
-	if data == nil {
+	if len(data) == 0 {
+		if pttl.Val() == -2 {
+			return stored{}, nil
+		}
 		data = []byte{}
 	}
 	return stored{data: data, left: pttl.Val()}, nil
 }
 
-// readCommands adds to pipe what storedFrom reads the answers of.
-func readCommands(ctx context.Context, pipe redis.Pipeliner, key string) (*redis.StringCmd, *redis.DurationCmd) {
+// readCommands adds to pipe what storedFrom reads the answers of. What goes on beyond the offset last is cut
+// off, fails its checksum and is garbage.
+func readCommands(ctx context.Context, pipe redis.Pipeliner, key string, last any) (*redis.StringCmd, *redis.DurationCmd) {
 	var k any = key // once for both
-	get := redis.NewStringCmd(ctx, "get", k)
+	get := redis.NewStringCmd(ctx, "getrange", k, 0, last)
 	pttl := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", k)
 	_ = pipe.BatchProcess(ctx, get, pttl) // queues them
 	return get, pttl

@@ -1,21 +1,26 @@
 -- elect: asks for the lease of a key, after another look at its entry.
 -- KEYS    1 entry  2 lease
 -- ARGV    1 token (16 bytes)  2 length of the lease, ms  3 stamp of the entry that the caller saw, or ''
---         4 check of the key (8 bytes)
--- Returns {role, PTTL of the entry, the entry or null, ...} with role
+--         4 check of the key (8 bytes)  5 size of the largest entry that is of use, or -1
+-- Returns {role, PTTL of the entry, the entry or null, ...}; of a string that is no entry, or too large, its
+--         first 84 bytes at most; with role
 --         1 fresh: the entry is fresh and another than the caller saw
 --         2 leader, then the lease's stamp
 --         3 back-off, 4 pass, 5 follower, then the stamp in the lease's place, its PTTL, and for pass
 --           '1' if the value may not be shared
 -- Redis   6.2. Run again with the same token while the lease lasts, it answers leader with the same
 --         stamp; after the lease has ended it grants another one, with another nonce.
-local v = redis.pcall('GET', KEYS[1])
-if type(v) ~= 'string' then v = false end
+local v = redis.pcall('GETRANGE', KEYS[1], 0, 83)
 local left = -2
-if v then
-  left = redis.call('PTTL', KEYS[1])
-  if usable(v, ARGV[4]) and stamp(v) ~= ARGV[3] and not expired(v) and left > window(v) then
-    return {1, left, v}
+if type(v) == 'string' then left = redis.call('PTTL', KEYS[1]) end
+if left == -2 then
+  v = false
+elseif usable(v, ARGV[4]) then
+  local limit = tonumber(ARGV[5])
+  local whole = redis.call('GETRANGE', KEYS[1], 0, ARGV[5]) -- one byte more than the limit, or all
+  if limit < 0 or #whole <= limit then
+    v = whole
+    if stamp(v) ~= ARGV[3] and not expired(v) and left > window(v) then return {1, left, v} end
   end
 end
 
