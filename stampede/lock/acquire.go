@@ -30,8 +30,8 @@ func (lk *Locker) TryAcquire(ctx context.Context, name string, ttl time.Duration
 
 // Acquire is TryAcquire, but waits while another holds the lock, or Redis does not answer, for as long as
 // ctx, Options.WaitTimeout and Options.Tries allow. Those of a process who wait for the same lock get it in the
-// order in which they came; among processes there is no order. A waiter is woken by the release, where Redis
-// can tell of it, and else asks again after a random pause.
+// order in which they came. Among processes, a release wakes the one that has waited longest, but anybody who asks at
+// that moment may be faster. With several servers nobody is woken: waiters ask again after random pauses.
 func (lk *Locker) Acquire(ctx context.Context, name string, ttl time.Duration) (*Lock, error) {
 	if err := lk.check(ctx, name, ttl); err != nil {
 		return nil, err

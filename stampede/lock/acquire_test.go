@@ -431,3 +431,45 @@ func fenceKey(t testing.TB, rdb *redis.Client, o *lock.Options, name string) str
 	}
 	return keys[0]
 }
+
+// A lock whose number cannot be noted is not granted, and does not stay behind.
+func TestLockWithoutItsNumberIsNotGranted(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t)
+	admin := newClient(t, srv.Addr())
+	ctx := t.Context()
+	must(t, admin.Do(ctx, "ACL", "SETUSER", "app", "on", ">secret", "~*:k:*", "~*:u:*", "allchannels", "+@all").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	o := slowMachine()
+	lk := newLocker(t, o, rdb)
+	_, err := lk.TryAcquire(ctx, "job", time.Minute)
+	only(t, err, lock.ErrUnavailable)
+	if key := keyOf(t, admin, o, "k"); key != "" {
+		t.Errorf("%s is left", key)
+	}
+	must(t, admin.Do(ctx, "ACL", "SETUSER", "app", "allkeys").Err())
+	l, err := lk.TryAcquire(ctx, "job", time.Minute)
+	must(t, err)
+	must(t, l.Release(ctx))
+	key := fenceKey(t, admin, o, "job")
+	for _, garbage := range []string{"9e99", "9007199254740991"} {
+		must(t, admin.Set(ctx, key, garbage, 0).Err())
+		_, err = lk.TryAcquire(ctx, "job", time.Minute)
+		only(t, err, lock.ErrUnavailable)
+	}
+	for _, garbage := range []string{"", "x", "-5"} {
+		must(t, admin.Set(ctx, key, garbage, 0).Err())
+		next, err := lk.TryAcquire(ctx, "job", time.Minute)
+		must(t, err)
+		must(t, next.Release(ctx))
+		if next.Fence() <= l.Fence() {
+			t.Errorf("fence %d after %q", next.Fence(), garbage)
+		}
+	}
+	must(t, admin.Del(ctx, key).Err())
+	must(t, admin.LPush(ctx, key, "x").Err())
+	next, err := lk.TryAcquire(ctx, "job", time.Minute)
+	must(t, err)
+	must(t, next.Release(ctx))
+}

@@ -40,6 +40,14 @@
 // it, which is later. Each uses its own clock, for a duration only. What they may run apart, and that Redis counts in
 // whole milliseconds, is taken off: 1 % and 2 ms.
 //
+// # How waiters are woken
+//
+// Those of a process who wait for the same lock stand in line, and only the first of them asks Redis. On one
+// server or Cluster, each process in which somebody waits enters a queue beside the lock. The script that releases publishes
+// which process has waited longest, and which is next to it; the first asks at once, the second a little later, in
+// case the first is gone, and the others sleep on. None of that is needed for exclusion, or for progress: a
+// lost message, or a lost queue, costs a poll interval. Redlock polls.
+//
 // # Why fencing numbers increase on one server
 //
 // The script that grants takes one more than the last number, or the server's clock in microseconds, whichever is
@@ -55,7 +63,8 @@
 // of ttl, less drift. Two holders at the same time would need a server that granted both. Acquiring that fails, and
 // each release, releases on all servers, whatever they answered; what a server grants late, because it was stopped,
 // say, is given back when it answers. Servers beyond the majority are asked all the same, and a renewal joins those that
-// have lost their share, so that one restart does not lose the lock.
+// have lost their share, so that one restart does not lose the lock. Two clients that reach the same server are told
+// by its run id and refused: what one server grants twice is no majority.
 //
 // What Redlock does not promise: anything when a server that is part of a majority forgets its share while the lock
 // is held (by a restart without persistence, a failover, an eviction, or a clock that jumps forward by more than the lease) and
@@ -65,9 +74,9 @@
 // # Fencing numbers on several servers
 //
 // With Options.Fences each acquisition has a number, higher than that of any acquisition of the same lock that had
-// returned before this one began, also where holders overlap. No clock takes part, and it does not matter how many servers
-// forget over time; only that forgetting is noticed, and that a majority never forgets at once without [Locker.SeedFences]
-// being told where to go on.
+// returned before this one began, also where holders overlap. No clock takes part in that, and it does not matter how many
+// servers forget over time; only that forgetting is noticed, and that a majority never forgets at once without
+// [Locker.SeedFences] being told where to go on. The numbers are initialised once, by [Locker.InitFences].
 //
 // A server gives out numbers only while it has its marker, which names an epoch (random) and the server's run id. A server
 // that was restarted has lost the marker, or has a snapshot of it with another run id: it counts as down for numbers.
@@ -88,6 +97,11 @@
 // a marked one never lowers its number, and one that forgets is marked again only with the highest number of a majority
 // which was asked after it forgot, hence after A began step 3; not all of these were ignorant, as the ignorant ones are
 // fewer. So every later majority has a server that knows at least f, which accepts only what is above it.
+//
+// SeedFences begins a new epoch on each server, in which no lock's number is below the given one, and returns once a
+// majority is in these epochs at the same moment, after the last of them began. From then on fewer than a majority are ignorant of
+// that number, by the same argument. While a majority is marked, the number may be any; otherwise it replaces what
+// was forgotten, and is only as good as the knowledge of who gives it.
 //
 // Without step 3 it fails: a server accepts f, forgets it before the others of the majority have it, and is given its numbers by
 // those others. Without the claim it fails: an old answer is written to a server that has accepted and forgotten f in

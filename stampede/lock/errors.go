@@ -22,12 +22,12 @@ var (
 	// ErrTooFewNodes: of several servers, fewer than a majority answered.
 	ErrTooFewNodes = errors.New("lock: too few servers answer")
 	// ErrNoFences: too few servers know what fencing numbers were given out, so no further one can be. See
-	// [Locker.SeedFences].
+	// [Locker.InitFences] for the first time, and [Locker.SeedFences] for later.
 	ErrNoFences = errors.New("lock: too few servers know the fencing numbers")
 	// ErrStale: a resource refused an older fencing number than it has seen.
 	ErrStale = errors.New("lock: an older fencing number")
 	// ErrMisuse: the call or the options can never work: an empty name, a lease that is too short, an even
-	// number of servers, a lock that the ctx at hand already holds.
+	// number of servers, two clients of one server, a lock that the ctx at hand already holds.
 	ErrMisuse = errors.New("lock: misuse")
 	// ErrClosed: the locker was closed.
 	ErrClosed = errors.New("lock: locker is closed")

@@ -38,8 +38,20 @@ func fencedFive(t *testing.T, args ...string) *masters {
 	return m
 }
 
-// Without a marked majority there are no numbers, and the error says so. They are begun once, by however many.
-func TestRedlockFencesMustBeBegun(t *testing.T) {
+// restartThree restarts three of five: first all are killed, else one might be given its numbers again before the
+// next one is.
+func (m *masters) restartThree(t *testing.T) {
+	t.Helper()
+	for _, s := range m.servers[:3] {
+		must(t, s.Kill())
+	}
+	for _, s := range m.servers[:3] {
+		must(t, s.Restart())
+	}
+}
+
+// Without a marked majority there are no numbers, and the error says so. They are initialised once, by however many.
+func TestRedlockFencesMustBeInitialised(t *testing.T) {
 	t.Parallel()
 	m := fencedFive(t)
 	ctx := t.Context()
@@ -95,10 +107,7 @@ func TestRedlockFencesGrowThoughServersForget(t *testing.T) {
 	}
 	// One whose answer was lost is not counted.
 	redistest.Eventually(t, patient, func() bool { return a.Stats().Reseeded+b.Stats().Reseeded >= 8 })
-	for _, s := range m.servers[:3] {
-		must(t, s.Kill())
-		must(t, s.Restart())
-	}
+	m.restartThree(t)
 	var err error
 	redistest.Eventually(t, patient, func() bool {
 		err = r.next(ctx, a, "job")
@@ -127,10 +136,7 @@ func TestRedlockFencesDoNotTrustAnOldSnapshot(t *testing.T) {
 	for range 5 {
 		redistest.Eventually(t, patient, func() bool { return r.next(ctx, a, "job") == nil })
 	}
-	for _, s := range m.servers[:3] {
-		must(t, s.Kill())
-		must(t, s.Restart())
-	}
+	m.restartThree(t)
 	if n := m.direct[0].Exists(ctx, m.opt.Name+":m").Val(); n != 1 {
 		t.Fatal("the snapshot holds no marker")
 	}

@@ -17,6 +17,7 @@ func TestRedlockReleaseGoesOnUntilTheEndOfTheLongestExtension(t *testing.T) {
 		lk, nodes := bubbleFive(t, nil)
 		l, err := lk.TryAcquire(t.Context(), "job", time.Second)
 		must(t, err)
+		synctest.Wait() // all have granted it
 		must(t, l.Extend(t.Context(), time.Hour))
 		synctest.Wait()
 		nodes[0].SetError("NOREPLICAS Not enough good replicas to write.")

@@ -43,8 +43,8 @@ type Options struct {
 	// Negative: no end.
 	MaxHold time.Duration
 
-	// Fences asks for a fencing number with each lock of a locker on several servers; see [Locker.SeedFences]
-	// for what has to be done once. It costs two more round trips. With one server there is always one, and
+	// Fences asks for a fencing number with each lock of a locker on several servers, which have to be
+	// initialised once: see [Locker.InitFences]. It costs two more round trips. With one server there is always one, and
 	// it costs none; the field does not matter there.
 	Fences bool
 

@@ -88,10 +88,10 @@ func TestRedlockNeedsIndependentMastersOddInNumber(t *testing.T) {
 		faults  int
 	}{
 		"none":       {nil, nil, 1},
-		"two":        {clients("a:1", "b:1"), nil, 1},
-		"four":       {clients("a:1", "b:1", "c:1", "d:1"), nil, 1},
-		"one twice":  {clients("a:1", "b:1", "a:1"), nil, 1},
-		"a cluster":  {append(clients("a:1", "b:1"), cluster), nil, 1},
+		"two":        {clients("127.0.0.1:1", "127.0.0.2:1"), nil, 1},
+		"four":       {clients("127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1", "127.0.0.4:1"), nil, 1},
+		"one twice":  {clients("127.0.0.1:1", "127.0.0.2:1", "127.0.0.1:1"), nil, 1},
+		"a cluster":  {append(clients("127.0.0.1:1", "127.0.0.2:1"), cluster), nil, 1},
 		"a ring":     {[]redis.UniversalClient{ring}, nil, 1},
 		"nil":        {[]redis.UniversalClient{nil}, nil, 1},
 		"all faults": {nil, &lock.Options{Name: "{", Timeout: -1, NodeTimeout: -1, Poll: -1, Tries: -1}, 6},
@@ -107,7 +107,7 @@ func TestRedlockNeedsIndependentMastersOddInNumber(t *testing.T) {
 			t.Errorf("%s: %d faults, want %d: %v", name, n, c.faults, err)
 		}
 	}
-	lk := newLocker(t, nil, clients("a:1", "b:1", "c:1")...)
+	lk := newLocker(t, nil, clients("127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1")...)
 	_, err := lk.TryAcquire(t.Context(), "job", 20*time.Second)
 	only(t, err, lock.ErrTooFewNodes)
 }

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// InitFences prepares several servers for fencing numbers (Options.Fences), as a step of setting them up. Call it
+// InitFences initialises the fencing numbers of several servers (Options.Fences), as a step of setting them up. Call it
 // once, for servers that have not given out any numbers yet: all have to answer, else the error is ErrTooFewNodes.
-// When a majority of servers is prepared already, by others at the same time, say, it does nothing and returns nil.
-// When some know of numbers, but not a majority, numbers have been forgotten: then it refuses with ErrNoFences, and
-// SeedFences is what mends that.
+// When a majority of servers is initialised already, by another process at the same time, say, it does nothing and
+// returns nil. When some servers know of numbers but no majority does, numbers have been forgotten: then it refuses
+// with ErrNoFences, and SeedFences is needed.
 //
-// The numbers begin at the servers' clock, in microseconds, as they do with one server. So those of a resource that
-// has seen numbers before, from a lock on one server, or from these servers before all of them forgot
-// everything, which InitFences cannot tell from the first time, are most likely lower. That is a net, not a promise: after a
-// loss use SeedFences.
+// The numbers start at the servers' clock, in microseconds, as they do with one server. So they are above those that a
+// resource has seen before, from a lock on one server or from these servers before all of them forgot
+// everything, as long as no clock was set back. That is a safety net and not a promise: InitFences cannot tell
+// servers that have forgotten everything from new ones. After such a loss use SeedFences.
 func (lk *Locker) InitFences(ctx context.Context) error {
 	var mine []string // epochs
 	return lk.seeding(ctx, func(epoch string) (bool, error) {
@@ -47,17 +47,20 @@ func (lk *Locker) InitFences(ctx context.Context) error {
 	})
 }
 
-// SeedFences makes all fencing numbers from now on higher than above. Nil means that it is so for each lock that
-// is asked for from now on; with an error it is not known, and may be called again.
+// SeedFences raises the fencing numbers of all locks above a given one. When it returns nil, each acquisition that
+// begins from then on has a higher number. With an error it is unknown whether that is so, and SeedFences may be called
+// again. It never lowers a number.
 //
-// It is there for what cannot be mended without knowledge from outside. A server that was restarted counts as one
+// It is there for what cannot be repaired without knowledge from outside. A server that was restarted counts as one
 // that has forgotten the numbers, and gets them from a majority of the others by itself. When a majority has
-// forgotten at the same time, acquiring fails with ErrNoFences; then call SeedFences with the highest number that any
-// resource has seen, and no lower one. (What is lower than what a server still knows, or than the servers' clocks, is made as high as
-// those; but servers that do not answer may know more.) It can also be used to let numbers go on above those of
-// another system. Zero is ErrMisuse: see InitFences.
+// forgotten at the same time, acquiring fails with ErrNoFences. Then call SeedFences with the highest number that any
+// resource has seen, or more, since locks that are held may still bring theirs: too low a number is the only way in which
+// numbers could come twice. (What servers that answer still know, and their clocks, count as well, so a number that
+// is too low does no harm as long as no clock was set back, and no number raised above the clocks.) While a majority knows the numbers, SeedFences lets them
+// go on above those of another system, say. Zero is ErrMisuse: see InitFences.
 //
-// A majority of servers must answer, else the error is ErrTooFewNodes.
+// A majority of servers must answer, else the error is ErrTooFewNodes. When a majority forgets its numbers during the
+// call, the error is ErrNoFences.
 func (lk *Locker) SeedFences(ctx context.Context, above uint64) error {
 	switch {
 	case above == 0:
@@ -115,9 +118,8 @@ const (
 	seedTries = 20
 )
 
-// seeding tries until done, each time in another epoch. Those who do the same at the same time do so one after
-// the other: they would undo each other's work. A lock is what is needed for that, and this is where locks come
-// from.
+// seeding tries until done, each time in another epoch, under a lock of its own: two at the same time would undo
+// each other's work.
 func (lk *Locker) seeding(ctx context.Context, try func(epoch string) (done bool, err error)) error {
 	switch {
 	case !lk.valid():
@@ -129,23 +131,14 @@ func (lk *Locker) seeding(ctx context.Context, try func(epoch string) (done bool
 	case len(lk.nodes) == 1:
 		return fmt.Errorf("%w: with one server, fencing numbers need no seeds", ErrMisuse)
 	}
-	k := &keys{name: "fencing numbers", lock: lk.opt.Name + seedKey, channel: lk.opt.Name + seedKey, plain: true}
-	for begun := time.Now(); ; {
-		l, _, err := lk.tryAll(ctx, k, seedLease)
-		if err == nil {
-			defer func() {
-				l.discard()
-				_, _ = l.releaseAll()
-			}()
-			break
-		}
-		if !errors.Is(err, ErrNotAcquired) || time.Since(begun) > 2*seedLease {
-			return err
-		}
-		if err := pauseSeeding(ctx); err != nil {
-			return err
-		}
+	l, err := lk.lockSeeds(ctx)
+	if err != nil {
+		return err
 	}
+	defer func() {
+		l.discard()
+		_, _ = l.releaseAll()
+	}()
 	for range seedTries {
 		if done, err := try(newEpoch()); done || err != nil {
 			return err
@@ -155,6 +148,20 @@ func (lk *Locker) seeding(ctx context.Context, try func(epoch string) (done bool
 		}
 	}
 	return errAgain
+}
+
+// lockSeeds waits for the lock of those who seed, which has no fencing number.
+func (lk *Locker) lockSeeds(ctx context.Context) (*Lock, error) {
+	k := &keys{name: "fencing numbers", lock: lk.opt.Name + seedKey, channel: lk.opt.Name + seedKey, plain: true}
+	for begun := time.Now(); ; {
+		l, _, err := lk.tryAll(ctx, k, seedLease)
+		if !errors.Is(err, ErrNotAcquired) || time.Since(begun) > 2*seedLease {
+			return l, err
+		}
+		if err := pauseSeeding(ctx); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // pauseSeeding waits for a random while.

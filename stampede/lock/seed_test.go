@@ -71,7 +71,7 @@ func TestSeedFencesNeedsAMajority(t *testing.T) {
 
 // When all servers have forgotten everything, nobody can tell that from the first time. The servers' clocks are the net
 // then: numbers go on above, if these have not gone back. So they do above those of a single server.
-func TestFencesBegunAgainAreAboveThoseBefore(t *testing.T) {
+func TestFencesInitialisedAgainAreAboveThoseBefore(t *testing.T) {
 	t.Parallel()
 	m := fencedFive(t)
 	a := m.locker(t)

@@ -25,13 +25,17 @@ end
 local us = now[1] * 1000000 + now[2]
 local number = string.format('%.0f', us)
 local last = redis.pcall('SET', KEYS[2], number, 'PX', ARGV[3], 'GET')
-if type(last) == 'string' then -- most often lower
-  local n = tonumber(last) or 0
-  if n >= us then
-    number = string.format('%.0f', n + 1)
-    redis.call('SET', KEYS[2], number, 'PX', string.format('%.0f', math.floor((n - us) / 1000) + ARGV[3]))
+if last then
+  local n = type(last) == 'string' and tonumber(last) or 0
+  if type(last) == 'string' and n < us then return stamp .. number end -- most often
+  -- It was not lower, or no number at all.
+  if n >= us then number = string.format('%.0f', n + 1) end
+  local keep = string.format('%.0f', math.max(math.floor((n - us) / 1000), 0) + ARGV[3])
+  local noted = n < 9007199254740991 and redis.pcall('SET', KEYS[2], number, 'PX', keep)
+    or redis.error_reply('ERR the fencing numbers of this lock are used up')
+  if noted.err then -- without a number, no lock
+    redis.call('DEL', KEYS[1])
+    return noted
   end
-elseif last then -- what is no string has nothing to do there
-  redis.call('SET', KEYS[2], number, 'PX', ARGV[3])
 end
 return stamp .. number
