@@ -24,7 +24,7 @@ type crowd struct {
 
 // crowds sends a crowd to each of the pages, on both routers, while nothing is stored.
 func crowds(ctx context.Context, cfg config, rds *redisServer, shop *catalogue, out io.Writer) (all []crowd, err error) {
-	fmt.Fprintf(out, "HTTP middleware: pages behind the cache on two routers, %d requests at once for each, nothing stored before\n\n", crowdSize)
+	fmt.Fprintf(out, "\nHTTP middleware: pages behind the cache on two routers, %d requests at once for each, nothing stored before\n\n", crowdSize)
 	pods, err := openPods(ctx, &cfg, rds, shop, herdgate, shop.report)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,8 @@ func crowds(ctx context.Context, cfg config, rds *redisServer, shop *catalogue, 
 		fmt.Fprintf(out, row, path, strconv.FormatInt(c.runs, 10), strconv.Itoa(c.strangers), strconv.Itoa(c.errors))
 		all = append(all, c)
 	}
-	fmt.Fprintln(out, "\nThe report may be shared, so all who ask for it share one run. The account says private, so each customer has a run of his own.")
+	fmt.Fprintln(out, "\nThe report may be shared: all who ask for it at once share one run. The account says private: each request has\n"+
+		"a run of its own, and nobody gets what was made for another.")
 	return all, nil
 }
 
