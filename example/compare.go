@@ -54,7 +54,7 @@ func phase(ctx context.Context, cfg *config, rds *redisServer, shop *catalogue, 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, closePods(pods)) }()
-	defer cleanUp(pods[0].reports)
+	defer cleanUp(pods[0].reports.drop)
 
 	if err := warmUp(ctx, pods[0].reports); err != nil {
 		return r, err
@@ -84,10 +84,10 @@ func warmUp(ctx context.Context, reports protection) error {
 }
 
 // cleanUp leaves nothing of the report in Redis.
-func cleanUp(reports protection) {
+func cleanUp(drop func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	if err := retry(ctx, reports.drop); err != nil {
+	if err := retry(ctx, drop); err != nil {
 		logger.Warn("the report is left in Redis, until it expires", "error", err)
 	}
 }

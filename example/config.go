@@ -47,7 +47,8 @@ func parse(args []string, errs io.Writer) (config, error) {
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "with -serve: `address` of the first pod; the others have the ports after it")
 	fs.Usage = func() {
 		fmt.Fprint(errs, "Compares what an expiring cache entry costs the database without protection, with a\n"+
-			"singleflight in each pod, and with herdgate. Ctrl-C ends it at any moment.\n\n"+
+			"singleflight in each pod, and with herdgate; then what crowds cost handlers behind the\n"+
+			"HTTP middleware. Ctrl-C ends it at any moment.\n\n"+
 			"usage: go run ./example [flags]\n\n")
 		fs.PrintDefaults()
 	}

@@ -11,6 +11,10 @@
 // or not earlier requests have been answered, and each latency is counted from the moment at which the
 // request was due.
 //
+// Then a crowd asks for the same report as a page behind the HTTP middleware, on net/http's router and on
+// chi's, and another one for a private page: the first costs one run of the handler, the second one run for
+// each request.
+//
 // With -serve there is no storm, and the pods stay up to be asked by hand:
 //
 //	go run ./example -serve
@@ -19,9 +23,12 @@
 //	curl -i localhost:8081/product/p001
 //	curl -i -d 1299 localhost:8080/product/p001/price
 //	curl -i localhost:8081/product/p001  # the new price, on every pod
+//	curl -i localhost:8080/mux/report    # Cache-Status: the handler has run
+//	curl -i localhost:8081/mux/report    # another pod: a hit
+//	curl -i -H 'X-Customer: me' localhost:8080/chi/account
 //	curl localhost:8080/stats
 //
 // The code to copy from is in guarded.go (a guard and how it is made), handlers.go (what a handler does
 // with what a guard returns), product.go (another guard; a write, and what to do when the Delete after it
-// fails) and pods.go (the store, and in which order all is closed).
+// fails), pages.go (the middleware on two routers) and pods.go (the store, and in which order all is closed).
 package main

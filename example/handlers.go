@@ -20,6 +20,8 @@ func (p *pod) routes() http.Handler {
 	mux.HandleFunc("GET /product/{id}", p.getProduct)
 	mux.HandleFunc("POST /product/{id}/price", p.postPrice)
 	mux.HandleFunc("GET /stats", p.getStats)
+	p.pages.onServeMux(mux)
+	mux.Handle("/chi/", p.pages.onChi())
 	return mux
 }
 

@@ -33,7 +33,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// run sets up the shop and Redis, then compares or serves. That ctx ends is no error.
+// run sets up the shop and Redis, then compares and sends crowds, or serves. That ctx ends is no error.
 func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	rds, err := openRedis(ctx, cfg.redisURL)
 	if err != nil {
@@ -56,8 +56,11 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if cfg.serve {
 		return serve(ctx, cfg, rds, shop, out)
 	}
-	_, err = compare(ctx, cfg, rds, shop, out)
-	return err
+	if _, err = compare(ctx, cfg, rds, shop, out); err != nil || ctx.Err() != nil {
+		return err
+	}
+	_, err = crowds(ctx, cfg, rds, shop, out)
+	return unlessEnded(ctx, err)
 }
 
 // unlessEnded returns err, or nil after ctx has ended, since err is then no more than a consequence.

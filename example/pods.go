@@ -21,6 +21,7 @@ type pod struct {
 	store    *redisstore.Store
 	reports  protection
 	products *products
+	pages    *pages
 	srv      *http.Server
 	served   chan struct{} // closed when srv has ended
 }
@@ -69,6 +70,9 @@ func openPod(ctx context.Context, cfg *config, i int, rds *redisServer, shop *ca
 	if p.products, err = newProducts(p.store, shop); err != nil {
 		return p, err
 	}
+	if p.pages, err = newPages(p.store, load); err != nil {
+		return p, err
+	}
 	addr, err := cfg.listenAddr(i)
 	if err != nil {
 		return p, err
@@ -109,6 +113,9 @@ func (p *pod) close() error {
 	}
 	if p.products != nil {
 		errs = append(errs, p.products.guard.Close(ctx))
+	}
+	if p.pages != nil {
+		errs = append(errs, p.pages.cache.Close(ctx))
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())

@@ -20,8 +20,8 @@ func serve(ctx context.Context, cfg config, rds *redisServer, shop *catalogue, o
 	for i, p := range pods {
 		fmt.Fprintf(out, "pod %d: %s\n", i+1, p.url)
 	}
-	fmt.Fprintf(out, "\nTry:  curl -i %s/report\n      curl -i -d 1299 %s/product/p001/price\n      curl -i %s/product/p001\nCtrl-C ends it.\n",
-		pods[0].url, pods[0].url, pods[len(pods)-1].url)
+	fmt.Fprintf(out, "\nTry:  curl -i %s/report\n      curl -i %s/mux/report\n      curl -i -d 1299 %s/product/p001/price\n      curl -i %s/product/p001\nCtrl-C ends it.\n",
+		pods[0].url, pods[0].url, pods[0].url, pods[len(pods)-1].url)
 	<-ctx.Done()
 
 	fmt.Fprintln(out)

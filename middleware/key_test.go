@@ -1,10 +1,12 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/herdgate/herdgate/middleware"
@@ -111,4 +113,28 @@ func FuzzKeptQuery(f *testing.F) {
 			t.Errorf("%q, then %q", kept, again)
 		}
 	})
+}
+
+// oneEntry is a store in which all keys have come to share one entry, as they would if their hashes were equal.
+type oneEntry struct {
+	stampede.MemoryStore
+	first atomic.Pointer[stampede.Key] // the key of that entry
+}
+
+func (s *oneEntry) Read(ctx context.Context, key stampede.Key) (stampede.Entry, error) {
+	s.first.CompareAndSwap(nil, &key)
+	return s.MemoryStore.Read(ctx, *s.first.Load())
+}
+
+func TestResponseOfAnotherKeyIsNotServed(t *testing.T) {
+	s := serveOn(t, new(oneEntry), minute(), func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
+	for _, step := range []struct {
+		path string
+		runs int64
+	}{{"/alice", 1}, {"/bob", 2}, {"/bob", 3}, {"/alice", 3}} {
+		if a := s.get(step.path); a.body != step.path {
+			t.Errorf("%s: got %q", step.path, a.body)
+		}
+		s.wantRuns(step.runs)
+	}
 }
