@@ -117,7 +117,8 @@ type Options struct {
 	// share one, which they must not change.
 	CopyOnRead bool
 	// MaxValueSize bounds the size of an encoded value, in bytes. A larger one is served but not
-	// stored. It has no effect where values are kept as they are (MemoryStore without CopyOnRead).
+	// stored. It has no effect where values are kept as they are (MemoryStore without CopyOnRead). A store may
+	// have a bound of its own: redisstore's Options.MaxEntrySize must be larger by 84 bytes.
 	// Default 8 MiB; negative: no bound.
 	MaxValueSize int
 

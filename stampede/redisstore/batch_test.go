@@ -130,11 +130,12 @@ func TestErrorsOfManyKeysNameSomeAndCountAll(t *testing.T) {
 func TestManyKeysAreReadInOneRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, shared.Server(t).Addr(), patient)
-	keys := make([]stampede.Key, 100)
-	for i := range keys {
-		keys[i] = r.key()
+	var keys []stampede.Key
+	for i := range 100 {
+		key := r.key()
+		keys = append(keys, key)
 		if i%2 == 0 {
-			r.ok(r.Set(t.Context(), keys[i], value(keys[i].Key)))
+			r.ok(r.Set(t.Context(), key, value(key.Key)))
 		}
 	}
 	keys = append(keys, keys[0], stampede.Key{Space: "{}", Key: "not a space"})
