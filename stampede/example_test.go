@@ -415,7 +415,7 @@ func ExampleOptions_fleetLoads() {
 	// Output: 20 loads, true
 }
 
-func queryPrices(_ context.Context, ids []string) (map[string]int, error) {
+func queryPrices(_ context.Context, ids ...string) (map[string]int, error) {
 	fmt.Println("query", len(ids))
 	return map[string]int{"42": 1900, "43": 2900}, nil
 }
@@ -428,7 +428,7 @@ func ExampleGuard_GetMany() {
 	ctx := context.Background()
 	for range 2 {
 		found, err := prices.GetMany(ctx, []string{"42", "43", "44"}, func(ctx context.Context, ids []string) (map[string]int, error) {
-			return queryPrices(ctx, ids) // SELECT ... WHERE id IN (...)
+			return queryPrices(ctx, ids...) // SELECT ... WHERE id IN (...)
 		})
 		fmt.Println(found, err) // there is no 44, and that is remembered, too
 	}

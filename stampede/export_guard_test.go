@@ -12,7 +12,7 @@ func NewEarlyRefresh(beta float64) *EarlyRefresh { return &EarlyRefresh{newEarly
 func (e *EarlyRefresh) Due(entry *Entry) bool { return e.x.due(entry) }
 
 // Gap is how long before the end of its TTL e is loaded.
-func (e *EarlyRefresh) Gap(entry *Entry) time.Duration { return time.Duration(e.x.gap(entry)) }
+func (e *EarlyRefresh) Gap(entry *Entry) time.Duration { return e.x.gap(entry) }
 
 // CheckMsgpack is what data has to pass before it is decoded.
 var CheckMsgpack = checkMsgpack

@@ -207,7 +207,7 @@ func (c *caller[T]) rounds(l lookup[T]) (Result[T], error) {
 func (g *Guard[T]) served(ctx context.Context, key string, load loader[T], l *lookup[T]) (r Result[T], ok bool, err error) {
 	switch fr := servable(&l.e); {
 	case l.err != nil || fr < Stale:
-		return r, false, nil
+		return r, false, l.err
 	case fr == Stale:
 		g.events.emit(EventStale, key, 0, nil)
 		l.r.Behind = g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: l.e.Stamp})

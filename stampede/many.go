@@ -319,7 +319,12 @@ const gatherFor = time.Millisecond
 // run runs a round, on the goroutine of the first of its loaders.
 func (b *batch[T]) run(ctx context.Context, r *round[T]) {
 	if r.late {
-		time.Sleep(gatherFor)
+		gather := time.NewTimer(gatherFor)
+		select {
+		case <-gather.C:
+		case <-ctx.Done():
+			gather.Stop()
+		}
 		b.mu.Lock()
 		b.seal()
 		b.mu.Unlock()
@@ -347,7 +352,7 @@ func (b *batch[T]) run(ctx context.Context, r *round[T]) {
 func (r *round[T]) context(first context.Context) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(first))
 	for _, l := range r.links[1:] {
-		ctx = withLoading(ctx, l.place, l.key, l.done)
+		ctx = withLoading(ctx, l.place, l.key, l.done) //nolint:fatcontext // a link for each key
 	}
 	var left atomic.Int32
 	left.Store(int32(len(r.ctxs)))

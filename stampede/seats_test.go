@@ -3,7 +3,6 @@ package stampede_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -215,7 +214,7 @@ func (s *thrashing) load(ctx context.Context) (int, error) {
 		s.mu.Lock()
 		over := max(1, float64(s.running)/float64(s.many))
 		s.mu.Unlock()
-		done += step.Seconds() / math.Pow(over, 2)
+		done += step.Seconds() / (over * over)
 	}
 	return 1, nil
 }
@@ -285,11 +284,10 @@ func TestCallersThatWaitForAKeyAreBounded(t *testing.T) {
 		}
 		served, refused := 0, 0
 		for _, a := range all {
-			switch got := <-a; {
-			case got.err == nil:
+			if got := <-a; got.err == nil {
 				got.is(t, 1, src.takes)
 				served++
-			default:
+			} else {
 				got.fails(t, stampede.ErrOverloaded, 0)
 				refused++
 			}

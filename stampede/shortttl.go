@@ -41,7 +41,7 @@ func (s *shortTTL) saw(capped bool) (say bool) {
 
 // capped says whether the pod's draw for e was beyond half of its TTL.
 func (x *earlyRefresh) capped(e *Entry) bool {
-	return x.beta > 0 && e.Took > 0 && time.Duration(x.gap(e)) >= e.TTL/2
+	return x.beta > 0 && e.Took > 0 && x.gap(e) >= e.TTL/2
 }
 
 // smoothed is what a load of so long makes of the usual duration. It travels with the entry, so that all
