@@ -17,13 +17,15 @@ const (
 	sawOlderLoad
 	sawServed
 	sawStaleCalm
+	sawLonger
 	numSights
 )
 
 var sightNames = [numSights]string{
 	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted",
-	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "values of loads from before the call",
+	"commits under a marker", "commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "values of loads from before the call",
 	"calm calls that had to be served", "calm calls that had to load behind",
+	"back-offs that had grown",
 }
 
 func (w *world) saw(s sight) { w.seen[s]++ }
