@@ -43,6 +43,9 @@ func (c *caller[T]) join(flights *flight.Group[outcome[T]]) flight.Ticket[outcom
 // wait waits in a flight and returns what it brings to this caller.
 func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool, err error) {
 	defer t.Leave()
+	if !t.Starter() {
+		c.load.batch.settle(c.key)
+	}
 	if isLoading(c.ctx, c.g.place, c.key) {
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, c.key)
 	}
@@ -136,7 +139,7 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
-	s, err := c.sitAlone()
+	s, err := g.takeSeat(c.ctx, c.key, c.q.since, c.soft, false)
 	if err != nil {
 		g.life.leave()
 		if c.q.alt != nil && c.ctx.Err() == nil {

@@ -414,3 +414,26 @@ func ExampleOptions_fleetLoads() {
 	fmt.Println(count.Load(), "loads,", most.Load() <= 2)
 	// Output: 20 loads, true
 }
+
+func queryPrices(_ context.Context, ids []string) (map[string]int, error) {
+	fmt.Println("query", len(ids))
+	return map[string]int{"42": 1900, "43": 2900}, nil
+}
+
+func ExampleGuard_GetMany() {
+	prices, err := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{Name: "price"})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 2 {
+		found, err := prices.GetMany(ctx, []string{"42", "43", "44"}, func(ctx context.Context, ids []string) (map[string]int, error) {
+			return queryPrices(ctx, ids) // SELECT ... WHERE id IN (...)
+		})
+		fmt.Println(found, err) // there is no 44, and that is remembered, too
+	}
+	// Output:
+	// query 3
+	// map[42:1900 43:2900] <nil>
+	// map[42:1900 43:2900] <nil>
+}

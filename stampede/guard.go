@@ -147,47 +147,40 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		}
 	}
 	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
-	q := &c.q
 	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
 		c.missed()
-		q.since = time.Now()
+		c.q.since = time.Now()
 		if r, again, err := c.wait(&t); !again {
 			return r, err
 		}
 		g.events.emit(EventAgain, key, 0, nil)
 	}
+	return c.rounds(g.read(ctx, key, &c.q))
+}
+
+// rounds goes on from a read, until there is an answer.
+func (c *caller[T]) rounds(l lookup[T]) (Result[T], error) {
+	g, ctx, key, load, q := c.g, c.ctx, c.key, c.load, &c.q
 	for {
-		begun := time.Now()
-		e, r, err := g.read(ctx, key, q)
-		switch fr := servable(&e); {
-		case err != nil && over(ctx) != nil:
+		if r, ok, err := g.served(ctx, key, load, &l); ok {
+			return r, err
+		}
+		switch {
+		case l.err != nil && over(ctx) != nil:
 			return Result[T]{}, over(ctx)
-		case err != nil: // the store is in trouble: a copy, or a load without asking it again
+		case l.err != nil: // the store is in trouble: a copy, or a load without asking it again
 			if out, ok := g.copied(ctx, key, load); ok {
 				return out.result, out.err
 			}
 			q.trouble, q.looked = true, time.Time{}
-		case fr == Fresh:
-			g.events.emit(EventHit, key, 0, nil)
-			if g.early.due(&e) {
-				g.reload(ctx, key, load, ask[T]{reason: NearlyStale, seen: e.Stamp})
-			}
-			if e.NotFound {
-				return Result[T]{}, ErrNotFound
-			}
-			return r, nil
-		case fr == Stale:
-			g.events.emit(EventStale, key, 0, nil)
-			g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: e.Stamp})
-			return r, nil
 		default:
 			c.missed()
-			q.seen, q.trouble, q.alt, q.looked = e.Stamp, false, nil, begun
-			if fr == OnlyIfError {
+			q.seen, q.trouble, q.alt, q.looked = l.e.Stamp, false, nil, l.begun
+			if servable(&l.e) == OnlyIfError {
 				q.looked = time.Time{} // who comes may be served with it
-				alt := r               // a copy, so that r stays off the heap
+				alt := l.r             // a copy, so that l stays off the heap
 				q.reason, q.alt = WentStale, &alt
-				if g.holds.backedOff(key, e.Stamp) {
+				if g.holds.backedOff(key, l.e.Stamp) {
 					return c.ifError(), nil
 				}
 			}
@@ -196,7 +189,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			return Result[T]{}, fmt.Errorf("%w: %q", ErrReentrant, key)
 		}
 		if q.since.IsZero() {
-			q.since = begun
+			q.since = l.begun
 		}
 		t := c.join(&g.flights)
 		r, again, err := c.wait(&t)
@@ -204,7 +197,36 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 			return r, err
 		}
 		g.events.emit(EventAgain, key, 0, nil)
+		l = g.read(ctx, key, q)
 	}
+}
+
+// served serves what was read, if that can be done at once, and has it loaded behind if it is time.
+func (g *Guard[T]) served(ctx context.Context, key string, load loader[T], l *lookup[T]) (r Result[T], ok bool, err error) {
+	switch fr := servable(&l.e); {
+	case l.err != nil || fr < Stale:
+		return r, false, nil
+	case fr == Stale:
+		g.events.emit(EventStale, key, 0, nil)
+		g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: l.e.Stamp})
+	default:
+		g.events.emit(EventHit, key, 0, nil)
+		if g.early.due(&l.e) {
+			g.reload(ctx, key, load, ask[T]{reason: NearlyStale, seen: l.e.Stamp})
+		}
+	}
+	if l.e.NotFound {
+		return r, true, ErrNotFound
+	}
+	return l.r, true, nil
+}
+
+// lookup is what a read brought.
+type lookup[T any] struct {
+	e     Entry
+	r     Result[T]
+	err   error
+	begun time.Time
 }
 
 // servable is the freshness of an entry to who might serve it. That there is no such thing is an answer
@@ -222,35 +244,40 @@ const lookEvery = 50 * time.Millisecond
 
 // read reads key within what is left of the caller's budget. An entry that cannot be used comes back
 // with its Fault set, and is a miss.
-func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (Entry, Result[T], error) {
+func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]) {
 	if q.left == 0 { // the first step of the call
 		q.left, q.brief = g.opts.StoreBudget, g.local.has(key)
 		if q.brief {
 			q.left = g.opts.CopyBudget
 		}
 	}
-	m, begun := g.local.begin(key), time.Now()
-	step := within(ctx, begun.Add(q.left))
-	e, err := g.store.Read(step, Key{g.space, key})
+	m := g.local.begin(key)
+	l.begun = time.Now()
+	step := within(ctx, l.begun.Add(q.left))
+	l.e, l.err = g.store.Read(step, Key{g.space, key})
 	step.release()
-	q.spend(begun)
-	if err != nil {
-		if over(ctx) == nil { // else it is the caller's own end that was met
-			g.events.emit(EventTrouble, key, 0, err)
-		}
-		return Entry{}, Result[T]{}, err
-	}
-	r := g.open(key, &e)
-	if servable(&e) != Dead {
-		g.local.put(key, &e, r.Value, begun, m, stored)
-		return e, r, nil
-	}
-	g.local.gone(key) // a copy of what the store does not have any more, whoever removed it
-	if q.brief && !g.local.has(key) {
+	q.spend(l.begun)
+	g.learn(ctx, key, &l, m)
+	if q.brief && l.err == nil && !g.local.has(key) {
 		// Then the call has the time of who has no copy: else the pods whose election comes too late would all load.
 		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
 	}
-	return e, r, nil
+	return l
+}
+
+// learn makes a result of what was read, and remembers it.
+func (g *Guard[T]) learn(ctx context.Context, key string, l *lookup[T], m mark) {
+	if l.err != nil {
+		if l.e = (Entry{}); over(ctx) == nil { // else it is the caller's own end that was met
+			g.events.emit(EventTrouble, key, 0, l.err)
+		}
+		return
+	}
+	if l.r = g.open(key, &l.e); servable(&l.e) != Dead {
+		g.local.put(key, &l.e, l.r.Value, l.begun, m, stored)
+	} else {
+		g.local.gone(key) // a copy of what the store does not have any more, whoever removed it
+	}
 }
 
 // open makes a result of an entry. What cannot be used gets its Fault set, which makes it a miss.
@@ -345,42 +372,45 @@ func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask
 		return
 	}
 	q.left = g.opts.StoreBudget
-	_ = g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	_ = g.behind(key, load.batch, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		return g.recompute(ctx, f, key, load, q)
 	})
 }
 
 // look reads key behind, and loads it if it is not fresh any more, or soon will not be, or in any case.
 func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCase bool) error {
-	return g.behind(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	return g.behind(key, load.batch, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
-		e, _, err := g.read(context.WithoutCancel(ctx), key, &q)
-		fr := servable(&e)
+		l := g.read(context.WithoutCancel(ctx), key, &q)
+		fr := servable(&l.e)
 		switch {
-		case err != nil:
+		case l.err != nil:
 			return outcome[T]{}
 		case inAnyCase:
-		case fr == Fresh && g.early.due(&e):
+		case fr == Fresh && g.early.due(&l.e):
 			q.reason = NearlyStale
-		case fr == Fresh || fr != Stale || g.holds.active(key, e.Stamp):
+		case fr != Stale || g.holds.active(key, l.e.Stamp):
 			return outcome[T]{}
 		default:
 			q.reason = WentStale
 		}
-		q.seen = e.Stamp
+		q.seen = l.e.Stamp
 		return g.recompute(ctx, f, key, load, q)
 	})
 }
 
 // behind starts a flight that nobody waits for.
-func (g *Guard[T]) behind(key string, run func(*flight.Flight[outcome[T]]) outcome[T]) error {
+func (g *Guard[T]) behind(key string, b *batch[T], run func(*flight.Flight[outcome[T]]) outcome[T]) error {
 	if !g.life.enter() {
 		return ErrClosed
 	}
+	b.expect(key)
 	if !g.flights.Start(key, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		defer g.life.leave()
+		defer b.settle(key)
 		return run(f)
 	}) {
+		b.settle(key)
 		g.life.leave()
 	}
 	return nil
@@ -395,18 +425,18 @@ func (g *Guard[T]) Peek(ctx context.Context, key string) (r Result[T], ok bool, 
 	if g.mode.now() == Bypass {
 		return r, false, nil
 	}
-	e, r, err := g.read(ctx, key, &ask[T]{left: g.opts.StoreBudget})
+	l := g.read(ctx, key, &ask[T]{left: g.opts.StoreBudget})
 	switch {
-	case err != nil && over(ctx) != nil:
+	case l.err != nil && over(ctx) != nil:
 		return Result[T]{}, false, over(ctx)
-	case err != nil:
-		return Result[T]{}, false, fmt.Errorf("stampede: peek %q: %w", key, err)
-	case servable(&e) < Stale:
+	case l.err != nil:
+		return Result[T]{}, false, fmt.Errorf("stampede: peek %q: %w", key, l.err)
+	case servable(&l.e) < Stale:
 		return Result[T]{}, false, nil
-	case e.NotFound:
+	case l.e.NotFound:
 		return Result[T]{}, false, ErrNotFound
 	}
-	return r, true, nil
+	return l.r, true, nil
 }
 
 // Set stores v under key, with the guard's policy. Loads under way will not overwrite it. After a nil

@@ -142,9 +142,12 @@ type loader[T any] struct {
 	plain func(context.Context) (T, error)
 	full  func(context.Context, *Load[T]) (T, error)
 	keyed func(context.Context, string) (T, error)
+	batch *batch[T]
 }
 
-func (l *loader[T]) isNil() bool { return l.plain == nil && l.full == nil && l.keyed == nil }
+func (l *loader[T]) isNil() bool {
+	return l.plain == nil && l.full == nil && l.keyed == nil && l.batch == nil
+}
 
 func (l *loader[T]) call(ctx context.Context, about *Load[T]) (T, error) {
 	switch {
@@ -152,6 +155,8 @@ func (l *loader[T]) call(ctx context.Context, about *Load[T]) (T, error) {
 		return l.full(ctx, about)
 	case l.keyed != nil:
 		return l.keyed(ctx, about.key)
+	case l.batch != nil:
+		return l.batch.get(ctx, about.key)
 	}
 	return l.plain(ctx)
 }

@@ -91,6 +91,7 @@ type job[T any] struct {
 
 // recompute does the job of a flight, on the flight's goroutine.
 func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], key string, load loader[T], q ask[T]) (out outcome[T]) {
+	defer load.batch.settle(key)
 	defer func() {
 		if p := recover(); p != nil { // a store's, say; DoChan would end the process
 			err := fmt.Errorf("stampede: panic in the store or the guard: %v\n\n%s", p, debug.Stack())
@@ -173,6 +174,7 @@ func (j *job[T]) do() outcome[T] {
 			return j.loadAlone(&w, Stamp{})
 		}
 		j.stand()
+		j.load.batch.settle(key)
 		switch {
 		case g.follow(&w, j.f, key, &el, q.since):
 			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {

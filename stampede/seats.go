@@ -32,7 +32,7 @@ type seat struct {
 
 // sit takes a seat for the load of a flight. If it gets none, out is what becomes of the flight.
 func (j *job[T]) sit(w *vigil, inFleet bool) (out outcome[T], ok bool) {
-	if j.seat != nil || partOfLoad(j.ctx, j.g.place) {
+	if j.seat != nil || partOfLoad(j.ctx, j.g.place) || j.load.batch.seated() {
 		return out, true
 	}
 	s := &seat{}
@@ -136,31 +136,46 @@ func (j *job[T]) awaitSeat(w *vigil, s *seat, d time.Duration) (out outcome[T], 
 	return out, true
 }
 
-// sitAlone takes a seat for the load of one caller. It returns nil if none gets free in time.
-func (c *caller[T]) sitAlone() (*seat, error) {
-	g := c.g
-	if g.seats == nil || partOfLoad(c.ctx, g.place) {
-		return &seat{}, nil
+// takeSeat takes a seat for a load outside of a flight, for a caller who has waited since then.
+func (g *Guard[T]) takeSeat(ctx context.Context, key string, since time.Time, soft <-chan time.Time, inFleet bool) (*seat, error) {
+	s := &seat{}
+	if g.seats == nil && (!inFleet || g.opts.FleetLoads == 0) || partOfLoad(ctx, g.place) {
+		return s, nil
 	}
-	timer := time.NewTimer(max(g.opts.WaitTimeout-time.Since(c.q.since), 0))
-	defer timer.Stop()
-	select {
-	case g.seats <- struct{}{}:
-		return &seat{inPod: true}, nil
-	default:
+	j := &job[T]{g: g, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, q: ask[T]{left: g.opts.StoreBudget}}
+	var w vigil
+	timeout := time.NewTimer(max(g.opts.WaitTimeout-time.Since(since), 0))
+	defer timeout.Stop()
+	for poll := minPoll; !j.trySeat(&w, s, inFleet); poll = min(maxPoll, 2*poll) {
+		seats := g.seats
+		if s.inPod {
+			seats = nil
+		}
+		err := func() error {
+			pause := time.NewTimer(poll/2 + rand.N(poll))
+			defer pause.Stop()
+			select {
+			case seats <- struct{}{}:
+				s.inPod = true
+				return nil
+			case <-pause.C:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-g.life.quit:
+				return ErrClosed
+			case <-soft:
+			case <-timeout.C:
+			}
+			g.events.emit(EventOverloaded, key, 0, nil)
+			return fmt.Errorf("%w: %q has waited for %v", ErrOverloaded, key, g.opts.WaitTimeout)
+		}()
+		if err != nil {
+			g.leaveSeat(s)
+			return nil, err
+		}
 	}
-	select {
-	case g.seats <- struct{}{}:
-		return &seat{inPod: true}, nil
-	case <-c.ctx.Done():
-		return nil, c.ctx.Err()
-	case <-c.soft:
-	case <-g.life.quit:
-		return nil, ErrClosed
-	case <-timer.C:
-	}
-	g.events.emit(EventOverloaded, c.key, 0, nil)
-	return nil, fmt.Errorf("%w: %q has waited for %v", ErrOverloaded, c.key, g.opts.WaitTimeout)
+	return s, nil
 }
 
 func (g *Guard[T]) leaveSeat(s *seat) {

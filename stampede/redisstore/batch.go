@@ -61,10 +61,26 @@ func newBatcher(timeout time.Duration, send func(*batch) bool) *batcher {
 	return &batcher{send: send, timeout: timeout, patience: timeout / 8, perSend: maxBatch}
 }
 
-// join adds key to the batch that is sent next and returns it with the place of key's result.
-func (b *batcher) join(key string, spawn func(func()) bool) (*batch, int) {
+// place is where the result of a key will be.
+type place struct {
+	*batch
+	i int
+}
+
+// join adds keys to the batches that are sent next and returns the places of their results.
+func (b *batcher) join(spawn func(func()) bool, places []place, keys ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for i, key := range keys {
+		places[i] = b.add(key, spawn)
+	}
+	if b.flying == 0 {
+		b.fly(spawn)
+	}
+}
+
+// add adds a key to the last batch of the queue, or a new one. The caller holds mu.
+func (b *batcher) add(key string, spawn func(func()) bool) place {
 	var x *batch
 	if n := len(b.queue); n > 0 && len(b.queue[n-1].keys) < b.perSend {
 		x = b.queue[n-1]
@@ -79,10 +95,7 @@ func (b *batcher) join(key string, spawn func(func()) bool) (*batch, int) {
 		x.keys = append(x.keys, key)
 		x.index[key] = i
 	}
-	if b.flying == 0 {
-		b.fly(spawn)
-	}
-	return x, i
+	return place{x, i}
 }
 
 // overdue is called twice for a batch that has not ended: so that it goes without waiting any longer, if it

@@ -126,3 +126,36 @@ func TestErrorsOfManyKeysNameSomeAndCountAll(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 }
+
+func TestManyKeysAreReadInOneRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, shared.Server(t).Addr(), patient)
+	keys := make([]stampede.Key, 100)
+	for i := range keys {
+		keys[i] = r.key()
+		if i%2 == 0 {
+			r.ok(r.Set(t.Context(), keys[i], value(keys[i].Key)))
+		}
+	}
+	keys = append(keys, keys[0], stampede.Key{Space: "{}", Key: "not a space"})
+	before := r.Stats().ReadRequests
+	entries, errs := r.ReadMany(t.Context(), keys)
+	for i, key := range keys {
+		want := ""
+		if i%2 == 0 {
+			want = key.Key
+		}
+		if i == len(keys)-1 {
+			if errs[i] == nil {
+				t.Error("no error for a space that there cannot be")
+			}
+			continue
+		}
+		if errs[i] != nil || string(entries[i].Data) != want {
+			t.Errorf("%d: %q, %v, want %q", i, entries[i].Data, errs[i], want)
+		}
+	}
+	if n := r.Stats().ReadRequests - before; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}

@@ -39,6 +39,49 @@ func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, err
 	return got.entry(n.Check), nil
 }
 
+// ReadMany implements [stampede.BatchReader]: one round trip for each node that has some of the keys, or
+// one for each 128 keys or 256 KiB if there are more.
+func (s *Store) ReadMany(ctx context.Context, keys []stampede.Key) ([]stampede.Entry, []error) {
+	entries, errs := make([]stampede.Entry, len(keys)), make([]error, len(keys))
+	names, checks := make([]string, len(keys)), make([]uint64, len(keys))
+	byLane := map[*lane][]int{}
+	for i, key := range keys {
+		n, err := namesOf(key)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		names[i], checks[i] = n.entry(), n.Check
+		l, err := s.begin(ctx, names[i])
+		if err != nil {
+			errs[i] = wrap("read", key, err)
+			continue
+		}
+		byLane[l] = append(byLane[l], i)
+	}
+	places := make([]place, len(keys))
+	for l, some := range byLane {
+		its, at := make([]string, len(some)), make([]place, len(some))
+		for j, i := range some {
+			its[j] = names[i]
+		}
+		l.batcher.join(s.spawn, at, its...)
+		for j, i := range some {
+			places[i] = at[j]
+		}
+	}
+	for i, key := range keys {
+		if places[i].batch == nil {
+			continue
+		}
+		got, err := s.await(ctx, places[i])
+		if errs[i] = wrap("read", key, err); err == nil {
+			entries[i] = got.entry(checks[i])
+		}
+	}
+	return entries, errs
+}
+
 // readAlone reads on the caller's goroutine. It declines, with ok false, when there is no connection at
 // hand, or so little time that giving up, which costs the connection, would be likely.
 func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored, ok bool, err error) {
@@ -74,7 +117,13 @@ const tooLittle = 10 * time.Millisecond
 
 // readTogether joins the reads of others that were not sent yet, and waits no longer than ctx allows.
 func (s *Store) readTogether(ctx context.Context, l *lane, name string) (stored, error) {
-	x, i := l.batcher.join(name, s.spawn)
+	var p [1]place
+	l.batcher.join(s.spawn, p[:], name)
+	return s.await(ctx, p[0])
+}
+
+// await waits for the result of a key that is read together with others.
+func (s *Store) await(ctx context.Context, x place) (stored, error) {
 	var late <-chan time.Time
 	if d, ok := ctx.Deadline(); ok && ctx.Done() == nil {
 		t := time.NewTimer(time.Until(d))
@@ -86,7 +135,7 @@ func (s *Store) readTogether(ctx context.Context, l *lane, name string) (stored,
 		if x.err != nil {
 			return stored{}, x.err
 		}
-		return x.out[i].stored, x.out[i].err
+		return x.out[x.i].stored, x.out[x.i].err
 	case <-ctx.Done():
 		return stored{}, s.ended(ctx)
 	case <-late:

@@ -31,7 +31,10 @@ type Store struct {
 	wg     sync.WaitGroup // what runs in the background
 }
 
-var _ stampede.Store = (*Store)(nil)
+var (
+	_ stampede.Store       = (*Store)(nil)
+	_ stampede.BatchReader = (*Store)(nil)
+)
 
 // New returns a Store that reaches the same Redis as rdb, a *redis.Client (made by redis.NewClient or
 // redis.NewFailoverClient) or a *redis.ClusterClient, with clients of its own. Options may be nil. All
