@@ -14,6 +14,7 @@ type config struct {
 	steps      int
 	encoded    bool // entries hold bytes, and pods keep copies
 	private    bool // loaders may keep others from their value
+	failing    bool // most loads fail
 	deaf       bool // reads do not notice that their ctx is cancelled
 	unheard    bool // pods do not hear of drops, which are a hint only
 	writes     []method
@@ -49,6 +50,10 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	}
 	if rng.IntN(4) == 0 {
 		c.opts.Policy.Jitter, c.opts.Policy.Beta = 0.2, 2
+	}
+	if rng.IntN(4) == 0 {
+		c.failing = true
+		c.opts.Policy.ErrorBackoff, c.opts.Policy.MaxErrorBackoff = 30*ms, 2000*ms
 	}
 	c.unheard = rng.IntN(3) == 0
 	c.writes = [][]method{{doSet, doDelete, doExpire}, {doSet}, {doDelete}, {doExpire}}[rng.IntN(4)]

@@ -125,6 +125,9 @@ func (w *world) elect(k *register, c *command) {
 		k.lease = lease{role: stampede.RoleFollower, stamp: w.stamp(c.ballot.Token), until: now + c.ballot.Length, failures: k.lease.failures}
 		k.lease.grant = &grant{w.step, k, k.lease.stamp, unseen}
 		w.saw(sawGrant)
+		if k.lease.failures > 0 {
+			w.saw(sawProbe)
+		}
 		if c.orphan {
 			k.lost = w.step
 		}
@@ -210,9 +213,6 @@ func (w *world) failed(k *register, c *command) {
 	c.answer.backoff = 0
 	if k.held(c.lease) {
 		c.answer.backoff = d
-		if d > c.backoff.First {
-			w.saw(sawLonger)
-		}
 	}
 	w.end(k, c, marker)
 }

@@ -17,7 +17,7 @@ const (
 	sawOlderLoad
 	sawServed
 	sawStaleCalm
-	sawLonger
+	sawProbe
 	numSights
 )
 
@@ -25,7 +25,7 @@ var sightNames = [numSights]string{
 	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted",
 	"commits under a marker", "commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "values of loads from before the call",
 	"calm calls that had to be served", "calm calls that had to load behind",
-	"back-offs that had grown",
+	"leases granted after a back-off",
 }
 
 func (w *world) saw(s sight) { w.seen[s]++ }

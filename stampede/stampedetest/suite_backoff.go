@@ -32,17 +32,13 @@ func (c *check) probe(k stampede.Key, began moment, d time.Duration) (lease stam
 
 var backoffTests = []storeTest{
 	{"FailuresInARowDoubleTheBackOff", func(c *check) {
-		k, lease := c.key("k"), stampede.Stamp{}
+		k := c.key("k")
 		backoff := stampede.Backoff{First: short, Max: 3 * short}
-		began, d := moment{}, time.Duration(0)
-		for i, next := range []time.Duration{short, 2 * short, 3 * short, 3 * short} {
-			if i == 0 {
-				lease = c.lead(k)
-			} else {
-				lease = c.probe(k, began, d)
-				c.role(c.elect(k, stampede.Stamp{}), stampede.RoleFollower) // one is elected, not all
-			}
-			began, d = c.lastly(k, lease, backoff, next), next
+		lease := c.lead(k)
+		for _, d := range []time.Duration{short, 2 * short, 3 * short, 3 * short} {
+			began := c.lastly(k, lease, backoff, d)
+			lease = c.probe(k, began, d)
+			c.role(c.elect(k, stampede.Stamp{}), stampede.RoleFollower) // one is elected, not all
 		}
 	}},
 	{"ABackOffWithoutALargerBoundIsConstant", func(c *check) {
