@@ -11,10 +11,12 @@ MODULES := $(sort $(patsubst %/,%,$(dir $(shell \
 NESTED  := $(filter-out .,$(MODULES))
 
 # Set by hand: RACE=0 leaves the race run out of `make test`; FUZZTIME is spent
-# on each fuzz target; TESTFLAGS goes to every `go test`.
+# on each fuzz target; TESTFLAGS goes to every `go test`, CONFORMANCEFLAGS to the
+# program of `make conformance`.
 RACE      ?= 1
 FUZZTIME  ?= 10s
 TESTFLAGS ?=
+CONFORMANCEFLAGS ?=
 TEST       = go test -shuffle=on -timeout 10m $(TESTFLAGS)
 
 # Tools are pinned, built from source, and rebuilt when the Go release changes,
@@ -27,7 +29,7 @@ GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
 .PHONY: help
 help: ## Print this list.
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # ---- tests -------------------------------------------------------------------
 
@@ -54,9 +56,26 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME (10s) each.
 mutants: ## Break the code in many ways, in a copy, and see that the tests notice.
 	@go run ./internal/mutants
 
+.PHONY: conformance
+conformance: ## Run the public test suite for HTTP caches (needs Node; CONFORMANCEFLAGS=-cache=redis).
+	@scripts/conformance.sh $(CONFORMANCEFLAGS)
+
 .PHONY: redis
 redis: ## Install redis-server and redis-sentinel when they are missing.
 	@scripts/setup-redis.sh
+
+# ---- benchmarks --------------------------------------------------------------
+
+# Set by hand: BENCHFLAGS goes to the benchmark; `go run -C bench . -h` lists what it takes.
+BENCHFLAGS ?=
+
+.PHONY: bench
+bench: redis ## Measure all under load beside others, into bench/results (less than 30 minutes).
+	@go run -C bench . -out results $(BENCHFLAGS)
+
+.PHONY: bench-quick
+bench-quick: redis ## The same in short, to see that all works (less than 3 minutes).
+	@go run -C bench . -quick $(BENCHFLAGS)
 
 # ---- checks ------------------------------------------------------------------
 

@@ -73,11 +73,14 @@ func TestLocalCopyIsNotServedBeyondItsTTL(t *testing.T) {
 		p := newPod(t, deaf{store}, withLocal(idle, time.Second))
 		other := newPod(t, store, stampede.Options{Policy: idle})
 		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
+		get(t.Context(), p.Guard, "untouched", value(1)).is(t, 1, 0)
 		must(t, other.Set(t.Context(), "k", 2))
+		must(t, other.Set(t.Context(), "untouched", 2))
 		time.Sleep(time.Second - time.Millisecond)
 		get(t.Context(), p.Guard, "k", never(t)).is(t, 1, 0) // as far as it may lag behind
 		time.Sleep(time.Millisecond)
 		get(t.Context(), p.Guard, "k", never(t)).is(t, 2, 0)
+		get(t.Context(), p.Guard, "untouched", never(t)).is(t, 2, 0)
 	})
 }
 

@@ -161,3 +161,26 @@ func TestFailedLoadWakesTheWaitersOfOtherPods(t *testing.T) {
 		(<-follower).is(t, 2, bad.takes+50*time.Millisecond)
 	})
 }
+
+// News travels slowly: what was committed under an earlier lease may have been deleted before the election that
+// found the present one.
+func TestLateNewsOfAnEarlierCommitIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(stampede.MemoryStore)
+		slow := &slowNews{store, make(chan struct{})}
+		a, b, c := newPod(t, store, stampede.Options{}), newPod(t, slow, stampede.Options{}), newPod(t, store, stampede.Options{})
+		first := going(t.Context(), a.Guard, "k", slowly(100*time.Millisecond, 1))
+		synctest.Wait()
+		early := going(t.Context(), b.Guard, "k", never(t))
+		(<-first).is(t, 1, 100*time.Millisecond)
+		must(t, a.Delete(t.Context(), "k"))
+		second := going(t.Context(), c.Guard, "k", slowly(5*time.Second, 2))
+		synctest.Wait()
+		late := going(t.Context(), b.Guard, "k", never(t))
+		time.Sleep(1200 * time.Millisecond) // the first lease would have ended: it looks again, and follows the second
+		close(slow.held)
+		(<-late).is(t, 2, 5*time.Second)
+		(<-early).is(t, 2, 5100*time.Millisecond)
+		(<-second).is(t, 2, 5*time.Second)
+	})
+}

@@ -260,3 +260,17 @@ func TestServiceRecoversFromTheLossOfAllEntriesOnlyWithABound(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoFollowsHoldsNoSeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(stampede.MemoryStore)
+		a, b := newPod(t, store, stampede.Options{}), newPod(t, store, stampede.Options{MaxLoads: 1, FleetLoads: 1})
+		leader := going(t.Context(), a.Guard, "k", slowly(10*time.Second, 1))
+		synctest.Wait()
+		follower := going(t.Context(), b.Guard, "k", never(t))
+		time.Sleep(tick)
+		get(t.Context(), b.Guard, "other", value(2)).within(t, 2, tick)
+		(<-leader).is(t, 1, 10*time.Second)
+		<-follower
+	})
+}

@@ -12,7 +12,7 @@ import (
 // for its indentation, in a Go file, which the tests compile: so no snippet shows what does not exist.
 func TestSnippetsOfTheDocsAreCompiledSomewhere(t *testing.T) {
 	var code strings.Builder
-	for _, dir := range []string{"stampede", "example"} {
+	for _, dir := range []string{"stampede", "middleware", "example"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") {
 				code.WriteString(flat(read(t, path)))

@@ -24,14 +24,15 @@ var (
 	// NonceLua goes before a script that grants leases.
 	//go:embed scripts/nonce.lua
 	NonceLua string
+	// RenewLua is the text of Renew.
 	//go:embed scripts/renew.lua
-	renewLua string
+	RenewLua string
 	// ReleaseLua is the text of Release.
 	//go:embed scripts/release.lua
 	ReleaseLua string
 
 	// Renew lets a lease end later.
-	Renew = redis.NewScript(renewLua)
+	Renew = redis.NewScript(RenewLua)
 	// Release ends a lease.
 	Release = redis.NewScript(ReleaseLua)
 )

@@ -214,6 +214,14 @@ func (w *world) checkGet(c *call) {
 		w.checkCopy(c, v)
 		return
 	}
+	if c.result.From == stampede.FromLocal || c.what != doFetch {
+		if w.mayBeLocal(c, func(x *version) bool { return x.value == n }) {
+			if c.result.From == stampede.FromLocal {
+				w.saw(sawLocal)
+			}
+			return
+		}
+	}
 	if c.result.From != stampede.FromStore {
 		for _, l := range v.loads {
 			if l.begun >= c.begun && l.call.pod == c.pod {
@@ -251,6 +259,33 @@ func (c *call) found(ok func(*version) bool) bool {
 			end = x.stale
 		}
 		if max(x.since, c.begunAt) < end {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeLocal says whether the pod may have a copy of such a version to serve without asking: one that was
+// in the store when the pod last read it, no longer than Local.TTL ago, and that no change of its own was
+// about.
+func (w *world) mayBeLocal(c *call, is func(*version) bool) bool {
+	ttl := w.cfg.opts.Local.TTL
+	dropped := min(c.pod.dropped[c.key.n], c.begun)
+	if c.pod.dropped[c.key.n] > c.begun {
+		dropped = -1 // it returned during the call: the copy may be from before
+	}
+	for _, x := range slices.Backward(c.key.past) {
+		if ttl <= 0 || x.gone <= c.begunAt-ttl {
+			return false
+		}
+		end := x.end
+		switch c.result.Freshness {
+		case stampede.Fresh:
+			end = x.fresh
+		case stampede.Stale:
+			end = x.stale
+		}
+		if is(x) && c.begunAt < end && x.to > dropped {
 			return true
 		}
 	}
@@ -336,7 +371,8 @@ func (w *world) checkError(c *call) {
 		w.saidSo(c, "goexit", func(l *load) bool { return l.how == endGoexit && l.ended >= c.begun })
 	case errors.Is(err, stampede.ErrNotFound):
 		if !w.anyLoad(c, func(l *load) bool { return l.how == endNotFound && l.begun >= c.begun }) &&
-			!c.found(func(x *version) bool { return x.entry.NotFound }) && !w.mayBeCopyOfNothing(c) {
+			!c.found(func(x *version) bool { return x.entry.NotFound }) && !w.mayBeCopyOfNothing(c) &&
+			!w.mayBeLocal(c, func(x *version) bool { return x.entry.NotFound }) {
 			w.fail("P9: call %d got %v, which was not in the store since, nor loaded", c.id, err)
 		}
 	case errors.Is(err, stampede.ErrLoadTimeout):

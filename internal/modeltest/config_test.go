@@ -17,6 +17,7 @@ type config struct {
 	failing    bool // most loads fail
 	deaf       bool // reads do not notice that their ctx is cancelled
 	unheard    bool // pods do not hear of drops, which are a hint only
+	delivers   bool // what is committed comes with the wake-up
 	writes     []method
 	opts       stampede.Options
 	weights    [numActions]int
@@ -56,6 +57,10 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 		c.opts.Policy.ErrorBackoff, c.opts.Policy.MaxErrorBackoff = 30*ms, 2000*ms
 	}
 	c.unheard = rng.IntN(3) == 0
+	c.delivers = rng.IntN(2) == 0
+	if c.encoded && rng.IntN(2) == 0 {
+		c.opts.Local.TTL = pick(20*ms, 200*ms, 3000*ms)
+	}
 	c.writes = [][]method{{doSet, doDelete, doExpire}, {doSet}, {doDelete}, {doExpire}}[rng.IntN(4)]
 	// A run that does everything at once seldom gets far with anything: each has some faults only.
 	c.weights = weights

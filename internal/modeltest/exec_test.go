@@ -179,7 +179,12 @@ func (w *world) commit(k *register, c *command) {
 	k.lease = lease{}
 	c.answer.verdict = stampede.Accepted
 	w.saw(sawCommit)
-	w.publish(k, stampede.Change{})
+	var told stampede.Change
+	if v != nil && w.cfg.delivers {
+		e := k.at(w.now())
+		told.Stored = &e
+	}
+	w.publish(k, told)
 }
 
 func (w *world) renew(k *register, c *command) stampede.Holding {

@@ -37,7 +37,8 @@ type version struct {
 	fresh    time.Duration // until then
 	stale    time.Duration
 	end      time.Duration
-	load     *load // that brought it; nil for a Set
+	gone     time.Duration // when something else, or nothing, came in its place
+	load     *load         // that brought it; nil for a Set
 	src      int
 }
 
@@ -86,11 +87,11 @@ func (k *register) at(now time.Duration) stampede.Entry {
 // put makes v what stands under the key; nil for nothing.
 func (w *world) put(k *register, v *version) {
 	if k.cur != nil {
-		k.cur.to = w.step
+		k.cur.to, k.cur.gone = w.step, w.now()
 	}
 	k.cur = v
 	if v != nil {
-		v.from, v.to, v.since = w.step, math.MaxInt, w.now()
+		v.from, v.to, v.since, v.gone = w.step, math.MaxInt, w.now(), math.MaxInt64
 		k.past = append(k.past, v)
 	}
 }

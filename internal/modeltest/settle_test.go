@@ -186,7 +186,8 @@ func (w *world) probeGet(p *pod, k *register) {
 	c := w.begin(p, k, doFetch, 0)
 	w.settleStep()
 	w.settle(true)
-	behind := e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet
+	behind := e.Freshness() == stampede.Stale && k.cur != nil && k.cur.value != 0 && !quiet &&
+		c.result.From != stampede.FromLocal // who serves a copy looks now and then
 	if behind {
 		w.saw(sawStaleCalm)
 	}

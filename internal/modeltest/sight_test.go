@@ -14,6 +14,7 @@ const (
 	sawLoad
 	sawUnleased
 	sawCopy
+	sawLocal
 	sawOlderLoad
 	sawServed
 	sawStaleCalm
@@ -22,8 +23,8 @@ const (
 )
 
 var sightNames = [numSights]string{
-	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted",
-	"commits under a marker", "commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "values of loads from before the call",
+	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted", "commits under a marker",
+	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "copies served without asking", "values of loads from before the call",
 	"calm calls that had to be served", "calm calls that had to load behind",
 	"leases granted after a back-off",
 }

@@ -20,7 +20,7 @@ func (lk *Locker) TryAcquire(ctx context.Context, name string, ttl time.Duration
 		return nil, err
 	}
 	begun := time.Now()
-	l, _, err := lk.try(ctx, k, ttl)
+	l, _, err := lk.try(ctx, k, ttl, "")
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (lk *Locker) Acquire(ctx context.Context, name string, ttl time.Duration) (
 	}
 	a := &acquiring{lk: lk, k: k, ttl: ttl, begun: time.Now()}
 	if !lk.lines.standing(name) {
-		if l, done, err := a.try(ctx); done {
+		if l, done, err := a.try(ctx, ""); done {
 			return l, err
 		}
 	}
@@ -59,11 +59,17 @@ type acquiring struct {
 	last  error         // why the last try failed
 	left  time.Duration // for how long another holds the lock, as of the last try; 0: not known
 	pause time.Duration // the last one
+
+	// What follows is for one who waits.
+	ln     *line
+	w      *waiter
+	again  *time.Timer     // when to ask again without a sign
+	stands <-chan struct{} // closed once the subscription stands; nil when there is no need to know
 }
 
-// try asks once, and reports whether that is the end of it.
-func (a *acquiring) try(ctx context.Context) (l *Lock, done bool, err error) {
-	l, a.left, err = a.lk.try(ctx, a.k, a.ttl)
+// try asks once, and reports whether that is the end of it. See [Locker.try] for process.
+func (a *acquiring) try(ctx context.Context, process string) (l *Lock, done bool, err error) {
+	l, a.left, err = a.lk.try(ctx, a.k, a.ttl, process)
 	a.tries++
 	switch {
 	case err == nil:
@@ -100,53 +106,37 @@ func (a *acquiring) giveUp(why error) (*Lock, error) {
 // wait stands in line, and asks again and again once it is at its turn.
 func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 	lk := a.lk
-	ln, w := lk.lines.join(a.k.name)
-	defer func() {
-		if topic, ear := lk.lines.leave(a.k.name, ln, w, got); topic != nil {
-			lk.hub.Leave(topic, ear)
-		}
-	}()
+	a.ln, a.w = lk.lines.join(a.k.name)
+	defer func() { a.leave(got) }()
 	var limit <-chan time.Time
 	if lk.opt.WaitTimeout > 0 {
 		timer := time.NewTimer(lk.opt.WaitTimeout - time.Since(a.begun))
 		defer timer.Stop()
 		limit = timer.C
 	}
-	again := time.NewTimer(time.Hour)
-	defer again.Stop()
-	turn := w.turn
-	asked := a.tries > 0 // just now
-	if w.first {
-		turn = nil
+	a.again = time.NewTimer(maxDuration)
+	defer a.again.Stop()
+	turn, wake := a.w.turn, (<-chan struct{})(nil)
+	if a.w.first {
+		turn, wake = nil, a.ln.wake
+		if l, done, err := a.look(ctx, a.tries == 0); done { // else it has just asked
+			return l, err
+		}
 	}
 	for {
-		var holder *Lock
-		var heard, stands <-chan struct{}
-		if turn == nil {
-			holder = lk.lines.held(ln)
-			// Only what is released after the subscription stood is told, so only a try after that may be relied on.
-			sure := lk.stands(ln)
-			if holder == nil && !asked {
-				if l, done, err := a.try(ctx); done {
-					return l, err
-				}
-			}
-			asked = false
-			if lk.hub != nil && holder == nil {
-				heard, stands = lk.listen(a.k, ln)
-			}
-			if sure {
-				stands = nil
-			}
-			again.Reset(a.nextPause(holder, sure))
-		}
+		ask := true
 		select {
 		case <-turn: // who was first may have left without asking, when it was told to
-			turn, asked = nil, false
-		case <-w.wake: // a lock of this process has ended
-		case <-heard: // one elsewhere has, or the subscription is lost
-		case <-stands:
-		case <-again.C:
+			turn, wake = nil, a.ln.wake
+		case <-wake:
+			n := lk.lines.told(a.ln)
+			if n.standby && !n.free {
+				a.again.Reset(a.grace())
+				continue
+			}
+			ask = n.free
+		case <-a.stands:
+		case <-a.again.C:
 		case <-ctx.Done():
 			return a.giveUp(ended(ctx))
 		case <-lk.ctx.Done():
@@ -154,17 +144,64 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 		case <-limit:
 			return a.giveUp(fmt.Errorf("waited for %v", lk.opt.WaitTimeout))
 		}
+		if l, done, err := a.look(ctx, ask); done {
+			return l, err
+		}
+	}
+}
+
+// look is what the first in line does: unless one of this process has the lock, it asks if it is to, listens to
+// releases elsewhere, and sets the time at which to ask again.
+func (a *acquiring) look(ctx context.Context, ask bool) (l *Lock, done bool, err error) {
+	lk := a.lk
+	if holder := lk.lines.held(a.ln); holder != nil {
+		a.stands = nil
+		a.again.Reset(max(holder.Validity(), 0) + drift(a.ttl))
+		return nil, false, nil
+	}
+	// Only what is released after the subscription stood is told, so only a try after that may be relied on.
+	sure := lk.listens(a.ln)
+	if ask {
+		_ = lk.lines.told(a.ln) // the answer will be newer
+		if l, done, err := a.try(ctx, lk.process); done {
+			return l, true, err
+		}
+	}
+	a.stands = lk.listen(a.k, a.ln)
+	if sure {
+		a.stands = nil
+	}
+	a.again.Reset(a.nextPause(sure))
+	return nil, false, nil
+}
+
+// leave takes a out of its line, with the lock or without.
+func (a *acquiring) leave(got *Lock) {
+	lk, ln := a.lk, a.ln
+	if over := lk.lines.leave(a.k.name, ln, a.w, got); !over || ln.topic == nil {
+		return
+	}
+	lk.hub.Leave(ln.topic, ln.ear)
+	if got == nil { // else the server knows
+		lk.spawn(func() {
+			if !lk.lines.standing(a.k.name) {
+				lk.nodes[0].forget(a.k)
+			}
+		})
 	}
 }
 
 // apart is how far those are spread, at most, who ask when a lease ends.
 const apart = 20 * time.Millisecond
 
+// grace is how long to leave the lock to the process that it was passed on to.
+func (a *acquiring) grace() time.Duration {
+	d := min(a.lk.opt.Poll/12, apart)
+	return d + rand.N(d)
+}
+
 // nextPause is how long to wait for a sign before asking again without one.
-func (a *acquiring) nextPause(holder *Lock, told bool) time.Duration {
-	if holder != nil {
-		return max(holder.Validity(), 0) + drift(a.ttl)
-	}
+func (a *acquiring) nextPause(told bool) time.Duration {
 	longest := a.lk.opt.Poll
 	shortest := longest / 12
 	var pause time.Duration
@@ -178,30 +215,4 @@ func (a *acquiring) nextPause(holder *Lock, told bool) time.Duration {
 		pause = min(pause, a.left+rand.N(min(shortest, apart)))
 	}
 	return pause
-}
-
-// listen makes sure that somebody of ln listens to releases elsewhere. It returns what tells of them, and
-// what is closed once the subscription stands.
-func (lk *Locker) listen(k *keys, ln *line) (heard, stands <-chan struct{}) {
-	topic, e := lk.lines.ear(ln)
-	if topic == nil { // only the first in line comes here
-		e = &ear{heard: make(chan struct{}, 1)}
-		topic = lk.hub.Join(k.channel, e)
-		lk.lines.setEar(ln, topic, e)
-	}
-	return e.heard, lk.hub.Ready(topic)
-}
-
-// stands says whether releases elsewhere are told to ln.
-func (lk *Locker) stands(ln *line) bool {
-	topic, _ := lk.lines.ear(ln)
-	if topic == nil {
-		return false
-	}
-	select {
-	case <-lk.hub.Ready(topic):
-		return true
-	default:
-		return false
-	}
 }

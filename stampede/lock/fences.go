@@ -22,6 +22,8 @@ const (
 	maxFence = 1<<53 - 1
 )
 
+var numberKeptMillis any = numberKept.Milliseconds()
+
 // errForgotten: the lock was granted by a majority, but not by a majority that knows its fencing numbers.
 var errForgotten = errors.New("lock: servers have forgotten their fencing numbers")
 
@@ -73,8 +75,9 @@ func (l *Lock) agree(ctx context.Context, with []vote) (uint64, error) {
 			return 0, errUsedUp
 		}
 		known, err := together(ctx, l, with, func(ctx context.Context, n *node, s vote) (string, error) {
-			return acceptScript.Run(ctx, n.rdb, []string{l.keys.lock, l.keys.fence, l.lk.marker()},
-				s.stamp, s.epoch, digits(number), numberKept.Milliseconds()).Text()
+			return acceptScript.Run(ctx, n.rdb, 3, []any{
+				0, 0, 0, l.keys.lock, l.keys.fence, l.lk.marker, s.stamp, s.epoch, digits(number), numberKeptMillis,
+			}).Text()
 		})
 		if err != nil {
 			return 0, err
@@ -96,7 +99,7 @@ func (l *Lock) agree(ctx context.Context, with []vote) (uint64, error) {
 			continue
 		}
 		remembered, err := together(ctx, l, with, func(ctx context.Context, n *node, s vote) (int, error) {
-			return confirmScript.Run(ctx, n.rdb, []string{l.keys.fence, l.lk.marker()}, s.epoch, digits(number)).Int()
+			return confirmScript.Run(ctx, n.rdb, 2, []any{0, 0, 0, l.keys.fence, l.lk.marker, s.epoch, digits(number)}).Int()
 		})
 		if err != nil {
 			return 0, err

@@ -13,13 +13,13 @@ const (
 // giveBack releases, in the background, what a server may have granted to a token without anybody knowing,
 // or may still grant: one that was stopped does what it had been sent when it goes on. It bounds nothing: the
 // lease does, which is over at the time given. It only makes others wait less.
-func (lk *Locker) giveBack(n *node, k *keys, token string, over time.Time) {
+func (lk *Locker) giveBack(n *node, k *keys, token any, over time.Time) {
 	if lk.ghosts.Add(1) > maxGhosts || !lk.spawn(func() { defer lk.ghosts.Add(-1); lk.exorcise(n, k, token, over) }) {
 		lk.ghosts.Add(-1)
 	}
 }
 
-func (lk *Locker) exorcise(n *node, k *keys, token string, over time.Time) {
+func (lk *Locker) exorcise(n *node, k *keys, token any, over time.Time) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	pause, answers := ghostPause, 0

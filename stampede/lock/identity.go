@@ -33,10 +33,8 @@ func (lk *Locker) identify(ctx context.Context) error {
 		return nil
 	}
 	answers := make(chan error, len(lk.nodes))
-	for _, n := range lk.nodes {
-		if !lk.spawn(func() { answers <- n.identify() }) {
-			return ErrClosed
-		}
+	if !lk.onAll(func(n *node) { answers <- n.identify() }) {
+		return ErrClosed
 	}
 	var same error
 	for range lk.nodes {

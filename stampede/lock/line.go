@@ -18,22 +18,30 @@ type line struct {
 	holder  *Lock     // acquired from this line, and perhaps held still; nil if not known
 	topic   *subs.Topic
 	ear     *ear // listens to releases elsewhere; nil until somebody had to
+
+	wake chan struct{} // to look at news
+	news news
+}
+
+// news is what the first waiter of a line has not looked at yet.
+type news struct {
+	free    bool // the lock may be had
+	standby bool // it was passed on to another process, and this one is there in case that does not take it
 }
 
 type waiter struct {
 	first bool          // it was at its turn when it came
 	turn  chan struct{} // closed when it is at its turn
-	wake  chan struct{} // a lock of this process was released or lost
 }
 
 // join puts a new waiter at the end of the line.
 func (ls *lines) join(name string) (*line, *waiter) {
-	w := &waiter{turn: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &waiter{turn: make(chan struct{})}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.all[name]
 	if ln == nil {
-		ln = &line{}
+		ln = &line{wake: make(chan struct{}, 1)}
 		ls.all[name] = ln
 	}
 	ln.waiters = append(ln.waiters, w)
@@ -41,9 +49,8 @@ func (ls *lines) join(name string) (*line, *waiter) {
 	return ln, w
 }
 
-// leave takes w out; got is the lock that it has acquired, if any. The line's ear is returned when nobody
-// needs it any more.
-func (ls *lines) leave(name string, ln *line, w *waiter, got *Lock) (idle *subs.Topic, ear *ear) {
+// leave takes w out; got is the lock that it has acquired, if any. It reports whether the line is over.
+func (ls *lines) leave(name string, ln *line, w *waiter, got *Lock) (over bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for i, x := range ln.waiters {
@@ -58,11 +65,11 @@ func (ls *lines) leave(name string, ln *line, w *waiter, got *Lock) (idle *subs.
 	if got != nil {
 		ln.holder = got
 	}
-	if len(ln.waiters) == 0 {
-		delete(ls.all, name)
-		return ln.topic, ln.ear
+	if len(ln.waiters) > 0 {
+		return false
 	}
-	return nil, nil
+	delete(ls.all, name)
+	return true
 }
 
 // standing says whether anybody waits for name in this process.
@@ -72,14 +79,38 @@ func (ls *lines) standing(name string) bool {
 	return ls.all[name] != nil
 }
 
-// poke wakes the first waiter: a lock of this process has ended.
-func (ls *lines) poke(name string) {
+// free tells those who wait that a lock of this process has ended, and whether they may have it: else it was
+// passed on to another process.
+func (ls *lines) free(name string, ours bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ln := ls.all[name]; ln != nil {
 		ln.holder = nil
-		poke(ln.waiters[0].wake)
+		ln.tell(news{free: ours})
 	}
+}
+
+// tell wakes the first waiter. The caller holds mu.
+func (ln *line) tell(n news) {
+	ln.news.free = ln.news.free || n.free
+	ln.news.standby = ln.news.standby || n.standby
+	select {
+	case ln.wake <- struct{}{}:
+	default:
+	}
+}
+
+// told returns the news, once.
+func (ls *lines) told(ln *line) news {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	select {
+	case <-ln.wake:
+	default:
+	}
+	n := ln.news
+	ln.news = news{}
+	return n
 }
 
 // held returns the lock that was acquired from this line last, if it is still held.
@@ -93,30 +124,66 @@ func (ls *lines) held(ln *line) *Lock {
 	return holder
 }
 
-func (ls *lines) ear(ln *line) (*subs.Topic, *ear) {
+// listen makes sure that somebody of ln listens to releases elsewhere. It returns what is closed once the
+// subscription stands; nil where there is none.
+func (lk *Locker) listen(k *keys, ln *line) (stands <-chan struct{}) {
+	if lk.hub == nil {
+		return nil
+	}
+	ls := &lk.lines
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ln.topic, ln.ear
+	topic := ln.topic
+	ls.mu.Unlock()
+	if topic == nil { // only the first in line comes here
+		e := &ear{lk, ln}
+		topic = lk.hub.Join(k.channel.(string), e)
+		ls.mu.Lock()
+		ln.topic, ln.ear = topic, e
+		ls.mu.Unlock()
+	}
+	return lk.hub.Ready(topic)
 }
 
-func (ls *lines) setEar(ln *line, t *subs.Topic, e *ear) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.topic, ln.ear = t, e
+// listens says whether the subscription of ln stands.
+func (lk *Locker) listens(ln *line) bool {
+	lk.lines.mu.Lock()
+	topic := ln.topic
+	lk.lines.mu.Unlock()
+	if topic == nil {
+		return false
+	}
+	select {
+	case <-lk.hub.Ready(topic):
+		return true
+	default:
+		return false
+	}
 }
 
-// ear listens to a lock's channel.
-type ear struct{ heard chan struct{} }
+// ear listens to a lock's channel for a line.
+type ear struct {
+	lk *Locker
+	ln *line
+}
 
-// Message implements [subs.Listener].
-func (e *ear) Message(string) { poke(e.heard) }
+// Message implements [subs.Listener]. See scripts/pass.lua for what is said; where nobody is named, anybody may
+// have the lock.
+func (e *ear) Message(m string) {
+	n := news{free: true}
+	if len(m) > processSize {
+		n.free = m[1:1+processSize] == e.lk.process
+		n.standby = m[1+processSize:] == e.lk.process
+	}
+	if n != (news{}) {
+		e.tell(n)
+	}
+}
 
 // Lost implements [subs.Listener].
-func (e *ear) Lost() { poke(e.heard) }
+func (e *ear) Lost() { e.tell(news{free: true}) }
 
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+func (e *ear) tell(n news) {
+	e.lk.lines.mu.Lock()
+	defer e.lk.lines.mu.Unlock()
+	e.ln.tell(n)
 }

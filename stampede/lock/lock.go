@@ -15,7 +15,7 @@ import (
 type Lock struct {
 	lk       *Locker
 	keys     *keys
-	token    string
+	token    any // a string, in the form in which it is passed on
 	ttl      time.Duration
 	fence    uint64
 	acquired time.Time
@@ -34,9 +34,10 @@ type Lock struct {
 
 // share is what is known of a lock on a server.
 type share struct {
-	stamp  string    // what it granted; empty where that is not known
-	asked  time.Time // when that was asked for
-	unsure bool      // a request without an answer may still be granted
+	stamp  string         // what it granted; empty where that is not known
+	asked  time.Time      // when that was asked for
+	unsure bool           // a request without an answer may still be granted
+	asks   sync.WaitGroup // requests that are under way; none begins once the lock is released or lost
 }
 
 // valid says whether l was acquired, ever.
@@ -57,7 +58,7 @@ func (l *Lock) Token() string {
 	if !l.valid() {
 		return ""
 	}
-	return hex.EncodeToString([]byte(l.token))
+	return hex.EncodeToString([]byte(l.token.(string)))
 }
 
 // Fence returns the fencing number of this acquisition: higher than that of any acquisition of the same
@@ -191,7 +192,7 @@ func (l *Lock) lose(why Reason, cause error) error {
 	if !told {
 		l.lk.events.emit(Event{Kind: EventLost, Lock: l.Name(), Err: lost})
 	}
-	l.lk.lines.poke(l.Name())
+	l.lk.lines.free(l.Name(), true)
 	return lost
 }
 
@@ -220,11 +221,11 @@ func (l *Lock) Release(context.Context) error {
 	}
 	// In the background when the lock is lost: it may be there still, or parts of it, but nobody need wait for that.
 	if lost != nil {
-		l.lk.spawn(func() { _, _ = l.giveUp() })
+		l.lk.spawn(func() { _, _, _ = l.passOn() })
 		return lost
 	}
-	held, err := l.giveUp()
-	l.lk.lines.poke(l.Name())
+	held, next, err := l.passOn()
+	l.lk.lines.free(l.Name(), next == "" || next == l.lk.process)
 	switch {
 	case err != nil:
 		err = about(l.Name(), err)
@@ -238,18 +239,24 @@ func (l *Lock) Release(context.Context) error {
 	return err
 }
 
-// giveUp releases what was granted, and reports whether it was held.
-func (l *Lock) giveUp() (bool, error) {
+// passOn releases what was granted, and reports whether it was held, and which process is to have it next, if
+// that is known.
+func (l *Lock) passOn() (held bool, next string, err error) {
 	if len(l.lk.nodes) > 1 {
-		return l.releaseAll()
+		held, err = l.releaseAll()
+		return held, "", err
+	}
+	process := ""
+	if l.lk.lines.standing(l.Name()) {
+		process = l.lk.process
 	}
 	n, stamp := l.lk.nodes[0], l.shares[0].stamp
-	held, err := n.release(l.keys, stamp, l.lk.opt.Timeout)
+	held, next, err = n.pass(l.keys, stamp, process)
 	if err != nil {
 		l.mu.Lock()
 		latest := l.latest
 		l.mu.Unlock()
 		l.lk.giveBack(n, l.keys, stamp, latest)
 	}
-	return held, err
+	return held, next, err
 }

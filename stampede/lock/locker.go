@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,9 +25,13 @@ type Locker struct {
 	quorum int
 	hub    *subs.Hub // nil with several servers
 	lines  lines
-	events events
+	// process is what this Locker is called in the queues of those who wait.
+	process string
+	events  events
 
-	identities identities // with several servers
+	// With several servers.
+	identities identities
+	marker     any // key of the marker, a string
 
 	ctx    context.Context // ends with the Locker
 	cancel context.CancelFunc
@@ -87,6 +92,8 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 		return nil, err
 	}
 	lk.lines.all = map[string]*line{}
+	lk.process = hex.EncodeToString([]byte(newToken()[:processSize/2]))
+	lk.marker = opt.Name + markerKey
 	lk.identities.known = make([]string, len(lk.nodes))
 	lk.ctx, lk.cancel = context.WithCancel(context.Background())
 	if len(lk.nodes) == 1 {
@@ -98,6 +105,8 @@ func New(o *Options, clients ...redis.UniversalClient) (*Locker, error) {
 const (
 	// maxIdle is how many idle connections to a server are kept.
 	maxIdle = 32
+	// processSize is the length of a process' name.
+	processSize = 16
 	// sentinelAddr is what go-redis calls the address of each client made by NewFailoverClient.
 	sentinelAddr = "FailoverClient"
 )
@@ -135,6 +144,25 @@ func (lk *Locker) spawn(f func()) bool {
 	return true
 }
 
+// onAll runs f for each of the servers in the background, at the same time.
+func (lk *Locker) onAll(f func(*node)) bool {
+	lk.mu.Lock()
+	defer lk.mu.Unlock()
+	if lk.closed.Load() {
+		return false
+	}
+	lk.wg.Add(len(lk.nodes))
+	for _, n := range lk.nodes {
+		go lk.run(f, n)
+	}
+	return true
+}
+
+func (lk *Locker) run(f func(*node), n *node) {
+	defer lk.wg.Done()
+	f(n)
+}
+
 // whenClosed runs f in the background when the Locker is closed, unless stop is called before. Close waits for it.
 func (lk *Locker) whenClosed(f func()) (stop func()) {
 	done := func() {}
@@ -155,10 +183,12 @@ func (lk *Locker) whenClosed(f func()) (stop func()) {
 	}
 }
 
-// keys are what a lock is called in Redis.
+// keys are what a lock is called in Redis. Those that are arguments of each request are strings in the form in which
+// they are passed on.
 type keys struct {
-	name, lock, fence, channel string
-	plain                      bool // without a fencing number, whatever the options say
+	name                 string
+	lock, fence, channel any
+	plain                bool // without a fencing number, whatever the options say
 }
 
 func (lk *Locker) keysOf(name string) (*keys, error) {

@@ -11,9 +11,6 @@ import (
 // claimKept is how long a claim stands.
 const claimKept = 10 * time.Second
 
-func (lk *Locker) marker() string { return lk.opt.Name + ":m" }
-func (lk *Locker) claim() string  { return lk.opt.Name + ":c" }
-
 // mark is what a server answers about its marker.
 type mark struct {
 	n     *node
@@ -27,10 +24,8 @@ type mark struct {
 // look asks all servers for their markers, and claims those without one, if claim is not empty.
 func (lk *Locker) look(ctx context.Context, claim string) ([]mark, error) {
 	answers := make(chan mark, len(lk.nodes))
-	for _, n := range lk.nodes {
-		if !lk.spawn(func() { answers <- n.look(claim) }) {
-			return nil, ErrClosed
-		}
+	if !lk.onAll(func(n *node) { answers <- n.look(claim) }) {
+		return nil, ErrClosed
 	}
 	marks := make([]mark, 0, len(lk.nodes))
 	for range lk.nodes {
@@ -78,7 +73,7 @@ func (n *node) look(claim string) mark {
 		return mark{n: n, err: err}
 	}
 	m, err := ask(context.Background(), n, "", lk.opt.Timeout, func(ctx context.Context) (m mark, err error) {
-		reply, err := claimScript.Run(ctx, n.rdb, []string{lk.marker(), lk.claim()}, claim, claimKept.Milliseconds()).StringSlice()
+		reply, err := claimScript.Run(ctx, n.rdb, []string{lk.opt.Name + markerKey, lk.opt.Name + claimKey}, claim, claimKept.Milliseconds()).StringSlice()
 		if err != nil {
 			return m, err
 		}
@@ -98,14 +93,14 @@ func (n *node) look(claim string) mark {
 // seed makes the marker of a server that was claimed, if the claim still stands.
 func (m *mark) seed(epoch string, top uint64) bool {
 	return m.n.mark(func(ctx context.Context) (int, error) {
-		return seedScript.Run(ctx, m.n.rdb, []string{m.n.lk.marker(), m.n.lk.claim()}, m.claim, epoch, digits(top)).Int()
+		return seedScript.Run(ctx, m.n.rdb, []string{m.n.lk.opt.Name + markerKey, m.n.lk.opt.Name + claimKey}, m.claim, epoch, digits(top)).Int()
 	})
 }
 
 // raise begins a new epoch on a server that has its marker: no number of any lock is below top in it.
 func (m *mark) raise(epoch string, top uint64) bool {
 	return m.n.mark(func(ctx context.Context) (int, error) {
-		return raiseScript.Run(ctx, m.n.rdb, []string{m.n.lk.marker()}, m.epoch, epoch, digits(top)).Int()
+		return raiseScript.Run(ctx, m.n.rdb, []string{m.n.lk.opt.Name + markerKey}, m.epoch, epoch, digits(top)).Int()
 	})
 }
 

@@ -122,15 +122,49 @@ func unknown(err error) bool { return err != nil && !answered(err) && !unsent(er
 // renew asks to let a lease last for ttl from now: see the script.
 func (n *node) renew(ctx context.Context, k *keys, stamp string, ttl, timeout time.Duration) (int, error) {
 	return ask(ctx, n, k.name, timeout, func(ctx context.Context) (int, error) {
-		return leases.Renew.Run(ctx, n.rdb, []string{k.lock}, stamp, leases.Millis(ttl), "longer").Int()
+		return renewScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, stamp, leases.Millis(ttl), "longer"}).Int()
 	}, nil)
 }
 
 // release ends the lease whose stamp begins with prefix, and reports whether it was held. The caller's ctx
 // takes no part: a holder that was cancelled must release all the same.
-func (n *node) release(k *keys, prefix string, timeout time.Duration) (held bool, err error) {
+func (n *node) release(k *keys, prefix any, timeout time.Duration) (held bool, err error) {
+	if n.lk.hub != nil {
+		held, _, err = n.pass(k, prefix, "")
+		return held, err
+	}
 	return ask(context.Background(), n, k.name, timeout, func(ctx context.Context) (bool, error) {
 		ended, err := releaseScript.Run(ctx, n.rdb, 1, []any{0, 0, 0, k.lock, prefix, 0, "0", k.channel}).Int()
 		return ended == 1, err
+	}, nil)
+}
+
+// pass is release, on a single server, where the lock is passed on to one of those who wait. In process,
+// if it is not empty, somebody waits. It also reports who is next, if anybody is.
+func (n *node) pass(k *keys, prefix any, process string) (held bool, next string, err error) {
+	type answer struct {
+		held bool
+		next string
+	}
+	a, err := ask(context.Background(), n, k.name, n.lk.opt.Timeout, func(ctx context.Context) (answer, error) {
+		reply, err := passScript.Run(ctx, n.rdb, 2, []any{0, 0, 0, k.lock, k.channel, prefix, process}).Result()
+		switch r := reply.(type) {
+		case int64:
+			return answer{r == 1, ""}, err
+		case string:
+			return answer{true, r}, err
+		}
+		if err == nil {
+			err = fmt.Errorf("pass answered %v", reply)
+		}
+		return answer{}, err
+	}, nil)
+	return a.held, a.next, err
+}
+
+// forget takes this process out of the queue of those who wait.
+func (n *node) forget(k *keys) {
+	_, _ = ask(context.Background(), n, k.name, n.lk.opt.Timeout, func(ctx context.Context) (int64, error) {
+		return n.rdb.ZRem(ctx, k.channel.(string), n.lk.process).Result()
 	}, nil)
 }

@@ -65,10 +65,8 @@ func (l *Lock) inTime() error {
 func (l *Lock) gather(ctx context.Context, counts func(vote) bool) (won []vote, left time.Duration, err error) {
 	lk := l.lk
 	answers := make(chan vote, len(lk.nodes)) // so that nobody waits to answer
-	for _, n := range lk.nodes {
-		if !lk.spawn(func() { answers <- l.ask(n, l.ttl) }) {
-			return nil, 0, ErrClosed
-		}
+	if !lk.onAll(func(n *node) { answers <- l.ask(n, l.ttl) }) {
+		return nil, 0, ErrClosed
 	}
 	var lost, held, uncounted int
 	var errs []error
@@ -122,12 +120,18 @@ func tooFew(answered, of int, errs []error) error {
 // ask asks one server for its share, for ttl from now, and notes the answer. It does not depend on the caller,
 // who may have what it wants before that.
 func (l *Lock) ask(n *node, ttl time.Duration) vote {
-	lk, k, timeout := l.lk, l.keys, l.lk.timeoutFor(l.ttl)
 	if err := n.identify(); err != nil {
 		return vote{i: n.i, err: err}
 	}
-	l.asking(ttl, timeout)
-	asked := time.Now()
+	lk, k, s, timeout, asked := l.lk, l.keys, &l.shares[n.i], l.lk.timeoutFor(l.ttl), time.Now()
+	l.mu.Lock()
+	if err := l.over(); err != nil {
+		l.mu.Unlock()
+		return vote{i: n.i, err: err}
+	}
+	l.latest = later(l.latest, asked.Add(timeout+ttl))
+	s.asks.Add(1)
+	l.mu.Unlock()
 	v, err := ask(context.Background(), n, k.name, timeout, func(ctx context.Context) (vote, error) {
 		if l.fenced() {
 			return l.joinFenced(ctx, n, ttl)
@@ -136,15 +140,16 @@ func (l *Lock) ask(n *node, ttl time.Duration) vote {
 	}, nil)
 	v.i, v.err = n.i, err
 	l.mu.Lock()
-	s := &l.shares[n.i]
 	switch {
 	case err == nil && !asked.Before(s.asked): // else there is an answer to a later request
 		s.stamp, s.asked = v.stamp, asked
 	case unknown(err):
 		s.unsure = true
 	}
-	unwanted, latest := l.released || l.lost != nil, l.latest
+	// Who releases waits for this answer. After a loss, perhaps nobody does.
+	unwanted, latest := l.lost != nil, l.latest
 	l.mu.Unlock()
+	s.asks.Done()
 	if l.fenced() && v.stamp != "" && v.epoch == "" {
 		lk.reseedSoon()
 	}
@@ -156,8 +161,9 @@ func (l *Lock) ask(n *node, ttl time.Duration) vote {
 
 func (l *Lock) joinFenced(ctx context.Context, n *node, ttl time.Duration) (vote, error) {
 	k := l.keys
-	return replied(joinFencedScript.Run(ctx, n.rdb, []string{k.lock, k.fence, l.lk.marker()},
-		l.token, leases.Millis(ttl), numberKept.Milliseconds()).Result())
+	return replied(joinFencedScript.Run(ctx, n.rdb, 3, []any{
+		0, 0, 0, k.lock, k.fence, l.lk.marker, l.token, leases.Millis(ttl), numberKeptMillis,
+	}).Result())
 }
 
 // replied reads what the scripts that join answer.
@@ -185,21 +191,21 @@ func replied(reply any, err error) (s vote, _ error) {
 // abandon gives back what was granted, on all servers, whatever they have answered. Nobody waits for that.
 func (l *Lock) abandon() {
 	l.discard()
-	for _, n := range l.lk.nodes {
-		l.lk.spawn(func() { _, _ = l.releaseOn(n) })
-	}
+	l.lk.onAll(func(n *node) { _, _ = l.releaseOn(n) })
 }
 
-// discard makes l one that nobody wants: what is granted from now on is given back.
+// discard makes l one that nobody wants: nothing more is asked for.
 func (l *Lock) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.released = true
 }
 
-// releaseOn releases by token: what the stamp is may not be known yet. It reports whether it was held, and
-// leaves to the background a server that does not answer, or refuses, or may still grant what it was asked for.
+// releaseOn releases, once all requests are answered, by token: what the stamp is may not be known. It reports
+// whether it was held, and leaves to the background a server that does not answer, or refuses, or may still grant what it
+// was asked for.
 func (l *Lock) releaseOn(n *node) (bool, error) {
+	l.shares[n.i].asks.Wait()
 	held, err := n.release(l.keys, l.token, l.lk.timeoutFor(l.ttl))
 	l.mu.Lock()
 	unsure, latest := l.shares[n.i].unsure, l.latest
@@ -218,13 +224,11 @@ func (l *Lock) releaseAll() (bool, error) {
 	}
 	lk := l.lk
 	answers := make(chan answer, len(lk.nodes))
-	for _, n := range lk.nodes {
-		if !lk.spawn(func() {
-			held, err := l.releaseOn(n)
-			answers <- answer{held, err}
-		}) {
-			return false, ErrClosed
-		}
+	if !lk.onAll(func(n *node) {
+		held, err := l.releaseOn(n)
+		answers <- answer{held, err}
+	}) {
+		return false, ErrClosed
 	}
 	var held, absent int
 	var errs []error
@@ -259,13 +263,11 @@ func (l *Lock) extendAll(ctx context.Context, ttl, timeout time.Duration) (int, 
 	}
 	lk := l.lk
 	answers := make(chan answer, len(lk.nodes))
-	for _, n := range lk.nodes {
-		if !lk.spawn(func() {
-			held, err := l.extendOn(n, ttl, timeout)
-			answers <- answer{held, err}
-		}) {
-			return 0, ErrClosed
-		}
+	if !lk.onAll(func(n *node) {
+		held, err := l.extendOn(n, ttl, timeout)
+		answers <- answer{held, err}
+	}) {
+		return 0, ErrClosed
 	}
 	var held, taken, absent int
 	var errs []error

@@ -15,6 +15,10 @@ var (
 	takeLua string
 	//go:embed scripts/acquire.lua
 	acquireLua string
+	//go:embed scripts/queue.lua
+	queueLua string
+	//go:embed scripts/pass.lua
+	passLua string
 	//go:embed scripts/join.lua
 	joinLua string
 	//go:embed scripts/marker.lua
@@ -32,13 +36,15 @@ var (
 	//go:embed scripts/raise.lua
 	raiseLua string
 
-	acquireScript = leases.NewScript(leases.NonceLua + takeLua + acquireLua)
-	releaseScript = leases.NewScript(leases.ReleaseLua)
+	acquireScript = leases.NewScript(leases.NonceLua + takeLua + queueLua + acquireLua)
+	passScript    = leases.NewScript("local function release(KEYS, ARGV)\n" + leases.ReleaseLua + "\nend\n" + queueLua + passLua)
 	joinScript    = leases.NewScript(leases.NonceLua + takeLua + joinLua)
+	releaseScript = leases.NewScript(leases.ReleaseLua)
+	renewScript   = leases.NewScript(leases.RenewLua)
 
-	joinFencedScript = redis.NewScript(leases.NonceLua + takeLua + markerLua + joinFencedLua)
-	acceptScript     = redis.NewScript(markerLua + acceptLua)
-	confirmScript    = redis.NewScript(markerLua + confirmLua)
+	joinFencedScript = leases.NewScript(leases.NonceLua + takeLua + markerLua + joinFencedLua)
+	acceptScript     = leases.NewScript(markerLua + acceptLua)
+	confirmScript    = leases.NewScript(markerLua + confirmLua)
 	claimScript      = redis.NewScript(markerLua + claimLua)
 	seedScript       = redis.NewScript(markerLua + seedLua)
 	raiseScript      = redis.NewScript(markerLua + raiseLua)
@@ -48,5 +54,12 @@ var (
 const (
 	kindLock    = 'k'
 	kindFence   = 'f'
-	kindChannel = 'u'
+	kindChannel = 'u' // and queue
+)
+
+// What several servers have besides, one of each; see scripts/marker.lua.
+const (
+	markerKey = ":m"
+	claimKey  = ":c"
+	seedKey   = ":s" // who seeds has this lock
 )

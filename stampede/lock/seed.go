@@ -129,7 +129,7 @@ func (lk *Locker) seeding(ctx context.Context, try func(epoch string) (done bool
 	case len(lk.nodes) == 1:
 		return fmt.Errorf("%w: with one server, fencing numbers need no seeds", ErrMisuse)
 	}
-	k := &keys{name: "fencing numbers", lock: lk.opt.Name + ":s", channel: lk.opt.Name + ":s", plain: true}
+	k := &keys{name: "fencing numbers", lock: lk.opt.Name + seedKey, channel: lk.opt.Name + seedKey, plain: true}
 	for begun := time.Now(); ; {
 		l, _, err := lk.tryAll(ctx, k, seedLease)
 		if err == nil {

@@ -24,13 +24,13 @@ func newToken() string {
 }
 
 // try asks once. Without the lock it returns, besides the error, for how long others hold it, 0 if
-// that is not known.
-func (lk *Locker) try(ctx context.Context, k *keys, ttl time.Duration) (*Lock, time.Duration, error) {
+// that is not known. With one server, process, if it is not empty, stands in the queue of those who wait then.
+func (lk *Locker) try(ctx context.Context, k *keys, ttl time.Duration, process string) (*Lock, time.Duration, error) {
 	if len(lk.nodes) > 1 {
 		return lk.tryAll(ctx, k, ttl)
 	}
-	n, token, begun := lk.nodes[0], newToken(), time.Now()
-	g, err := n.acquire(ctx, k, token, ttl)
+	n, token, begun := lk.nodes[0], any(newToken()), time.Now()
+	g, err := n.acquire(ctx, k, token, ttl, process)
 	switch {
 	case err != nil:
 		return nil, 0, about(k.name, err)
@@ -59,10 +59,12 @@ type grant struct {
 	left  time.Duration
 }
 
-func (n *node) acquire(ctx context.Context, k *keys, token string, ttl time.Duration) (grant, error) {
+func (n *node) acquire(ctx context.Context, k *keys, token any, ttl time.Duration, process string) (grant, error) {
 	lk := n.lk
 	return ask(ctx, n, k.name, lk.opt.Timeout, func(ctx context.Context) (g grant, err error) {
-		reply, err := acquireScript.Run(ctx, n.rdb, 2, []any{0, 0, 0, k.lock, k.fence, token, leases.Millis(ttl), fenceKeptMillis}).Result()
+		reply, err := acquireScript.Run(ctx, n.rdb, 3, []any{
+			0, 0, 0, k.lock, k.fence, k.channel, token, leases.Millis(ttl), fenceKeptMillis, process,
+		}).Result()
 		switch r := reply.(type) {
 		case string:
 			if len(r) > leases.StampSize {

@@ -567,7 +567,7 @@ func TestBreakerTakesTheCostAwayAndComesBack(t *testing.T) {
 			var told states
 			r := newRigVia(t, addr, via, &redisstore.Options{Observer: &told})
 			key := r.key()
-			r.read(key)
+			redistest.Eventually(t, 5*time.Second, func() bool { _, err := r.Read(t.Context(), key); return err == nil })
 			on()
 			redistest.Eventually(t, 5*time.Second, func() bool {
 				_, err := r.Read(t.Context(), key)

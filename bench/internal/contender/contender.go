@@ -1,0 +1,115 @@
+// Package contender holds what is compared: each way of caching in a file of its own, behind one small
+// interface.
+//
+// To add one, write a file with a Contender whose Open returns a Cache, and name it in All. A contender is
+// configured as its own documentation advises; About says how, and is printed in the report.
+package contender
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Contender is a way to cache.
+type Contender struct {
+	Name string
+	// About says how it is set up, and what each parameter became.
+	About string
+	// Module is the path of the module whose version is printed; "" if there is none.
+	Module string
+	// Kind says what it can be compared with.
+	Kind Kind
+	// Open makes the cache of one pod.
+	Open func(*Env) (Cache, error)
+}
+
+// Kind is what a contender is able to do.
+type Kind uint8
+
+// The kinds of contenders.
+const (
+	// Shared keeps values in Redis, for all pods, and does nothing against more than one load at a time in
+	// the fleet.
+	Shared Kind = iota
+	// Elected keeps values in Redis and means to load once in the fleet.
+	Elected
+	// Memory keeps values in the pod alone.
+	Memory
+	// Floor does nothing but read a value that is there: what reading costs.
+	Floor
+)
+
+// Cache is the cache of one pod.
+type Cache interface {
+	// Get returns the value of key. On a miss it is loaded with Env.Load.
+	Get(ctx context.Context, key string) ([]byte, error)
+	// Close frees what the cache has.
+	Close() error
+}
+
+// Params are what a workload asks for, in words that every contender understands.
+type Params struct {
+	// TTL is how long a value is fresh.
+	TTL time.Duration
+	// StaleFor is how long after that it may be served while it is loaded anew, where a contender can do so.
+	StaleFor time.Duration
+	// LoadTimeout is within what a load ends. Locks that are not renewed last for so long.
+	LoadTimeout time.Duration
+	// Entries is how many keys there are.
+	Entries int
+	// Exact turns off what makes loads earlier than TTL on purpose: jitter and early refresh.
+	Exact bool
+	// ClientTimeout is the time limit of the Redis client for dialling, reading, writing and waiting for a
+	// connection. Zero: the client's default.
+	ClientTimeout time.Duration
+}
+
+// Env is what a cache is made from.
+type Env struct {
+	Params
+	// Addr is the address of Redis.
+	Addr string
+	// Dial opens a connection to Redis on which requests are counted. Every client has to use it.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Load loads the value of key. Its ctx should be, or have the values of, that of the Get it is for.
+	Load func(ctx context.Context, key string) ([]byte, error)
+}
+
+// Redis returns a new go-redis client with default settings but for ClientTimeout. The caller closes it.
+func (e *Env) Redis() *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:         e.Addr,
+		Dialer:       e.Dial,
+		DialTimeout:  e.ClientTimeout,
+		ReadTimeout:  e.ClientTimeout,
+		WriteTimeout: e.ClientTimeout,
+		PoolTimeout:  e.ClientTimeout,
+	})
+}
+
+// All returns every contender, in the order of the report.
+func All() []Contender {
+	return []Contender{
+		rawGet, rawGetPTTL, rawAutoPipeline, rawRueidis,
+		none, xfetch, inPod, setNX, redisLock, redSync, goRedisCache, goRedisCacheLocal,
+		sturdycRedis, placeholder, herdgate, herdgateLocal,
+		otterMemory, sturdycMemory, herdgateMemory,
+	}
+}
+
+// cache makes a Cache of functions.
+type cache struct {
+	get   func(ctx context.Context, key string) ([]byte, error)
+	close func() error
+}
+
+func (c cache) Get(ctx context.Context, key string) ([]byte, error) { return c.get(ctx, key) }
+func (c cache) Close() error {
+	if c.close == nil {
+		return nil
+	}
+	return c.close()
+}

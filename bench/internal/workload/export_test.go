@@ -1,0 +1,17 @@
+package workload
+
+import (
+	"context"
+	"time"
+
+	"github.com/herdgate/herdgate/bench/internal/contender"
+	"github.com/herdgate/herdgate/bench/internal/report"
+)
+
+func RunStorm(ctx context.Context, rig *Rig, c contender.Contender, pods, callers int, length time.Duration) (report.Result, error) {
+	return runStorm(ctx, rig, c, stormSetup{pods: pods, callers: callers, length: length})
+}
+
+func RunCold(ctx context.Context, rig *Rig, c contender.Contender, pods, callers, rounds int) (report.Result, error) {
+	return runCold(ctx, rig, c, coldSetup{pods: pods, callers: callers, rounds: rounds})
+}

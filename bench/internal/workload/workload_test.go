@@ -1,0 +1,165 @@
+package workload_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/herdgate/herdgate/bench/internal/contender"
+	"github.com/herdgate/herdgate/bench/internal/fleet"
+	"github.com/herdgate/herdgate/bench/internal/workload"
+	"github.com/herdgate/herdgate/internal/redistest"
+)
+
+var shared redistest.Shared
+
+func TestMain(m *testing.M) {
+	fleet.Main()
+	os.Exit(shared.Around(m).Run())
+}
+
+func newRig(t *testing.T) *workload.Rig {
+	server := shared.Server(t)
+	rig := &workload.Rig{Addr: server.Addr(), Server: server}
+	t.Cleanup(func() { _ = rig.Close() })
+	return rig
+}
+
+// perfect is a cache that all pods share and that loads so many times, at once, whenever a value has passed its
+// TTL; callers wait. It does not ask Redis for anything, unless it says so.
+func perfect(loads, gets int) contender.Contender {
+	var mu sync.Mutex
+	type entry struct {
+		value []byte
+		until time.Time
+	}
+	values := make(map[string]entry)
+	return contender.Contender{Name: "perfect", Open: func(e *contender.Env) (contender.Cache, error) {
+		rdb := e.Redis()
+		return cache{
+			get: func(ctx context.Context, key string) ([]byte, error) {
+				for range gets {
+					if err := rdb.Ping(ctx).Err(); err != nil { // connects, and is not counted
+						return nil, err
+					}
+					if err := rdb.Exists(ctx, key).Err(); err != nil {
+						return nil, err
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if v := values[key]; time.Now().Before(v.until) {
+					return v.value, nil
+				}
+				var wg sync.WaitGroup
+				brought := make([][]byte, loads)
+				for i := range loads {
+					wg.Go(func() { brought[i], _ = e.Load(ctx, key) })
+				}
+				wg.Wait()
+				values[key] = entry{brought[0], time.Now().Add(e.TTL)}
+				return brought[0], nil
+			},
+			close: rdb.Close,
+		}, nil
+	}}
+}
+
+type cache struct {
+	get   func(ctx context.Context, key string) ([]byte, error)
+	close func() error
+}
+
+func (c cache) Get(ctx context.Context, key string) ([]byte, error) { return c.get(ctx, key) }
+func (c cache) Close() error                                        { return c.close() }
+
+func TestStormShowsHowOftenAContenderLoads(t *testing.T) {
+	rig := newRig(t)
+	for loads := 1; loads <= 2; loads++ {
+		r, err := workload.RunStorm(t.Context(), rig, perfect(loads, 3), 2, 8, 2600*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := float64(loads)
+		if r.Values["per_expiry"] != want || r.Values["over_ideal"] != want || r.Values["most"] > want {
+			t.Errorf("%d loads are shown as %v for an expiry, %v times the ideal, %v at once",
+				loads, r.Values["per_expiry"], r.Values["over_ideal"], r.Values["most"])
+		}
+		if r.Values["requests"] != 3 || r.Values["scripted"] != 0 || r.Values["errors"] != 0 {
+			t.Errorf("3 requests a call are shown as %v, %v of them in scripts, %v errors", r.Values["requests"], r.Values["scripted"], r.Values["errors"])
+		}
+		shown := 0
+		for _, p := range r.Timeline {
+			shown += p.Loads
+		}
+		if float64(shown) != r.Values["loads"] {
+			t.Errorf("%d of %v loads are shown over time", shown, r.Values["loads"])
+		}
+	}
+}
+
+func TestColdStartShowsTheWaitBeyondTheLoad(t *testing.T) {
+	rig := newRig(t)
+	r, err := workload.RunCold(t.Context(), rig, perfect(1, 1), 2, 3, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Values["per_round"] != 1 || r.Values["requests_round"] != 3 {
+		t.Errorf("%v loads in a round and %v requests of a pod, want 1 and 3", r.Values["per_round"], r.Values["requests_round"])
+	}
+	if b := r.Values["beyond"]; b < 0 || b > 150 {
+		t.Errorf("the slowest waited %v ms beyond the load", b)
+	}
+}
+
+func TestEveryWorkloadSaysWhatItMeasuresAndWhoTakesPart(t *testing.T) {
+	names := make(map[string]bool)
+	for _, w := range workload.All() {
+		if names[w.Name] || w.Title == "" || w.About == "" || len(w.Columns) == 0 {
+			t.Errorf("%q is not described, or twice", w.Name)
+		}
+		names[w.Name] = true
+		keys := make(map[string]bool)
+		for _, c := range w.Columns {
+			if keys[c.Key] || c.Title == "" {
+				t.Errorf("%s: column %q is there twice or has no title", w.Name, c.Key)
+			}
+			keys[c.Key] = true
+		}
+		own := false
+		for _, c := range contender.All() {
+			own = own || w.For(c) && (c.Name == "herdgate" || c.Name == "herdgate-memory")
+		}
+		if !own {
+			t.Errorf("%s leaves herdgate out", w.Name)
+		}
+	}
+}
+
+// The plan has to fit what the Makefile promises, with time for opening and cleaning up.
+func TestAllRunsTogetherTakeNoLongerThanIsPromised(t *testing.T) {
+	for _, quick := range []bool{true, false} {
+		total, runs := time.Duration(0), 0
+		for _, w := range workload.All() {
+			for _, v := range w.Variants(quick) {
+				repeats := max(1, v.Repeats)
+				for _, c := range contender.All() {
+					if w.TakesPart(c, quick) {
+						runs += repeats
+						total += time.Duration(repeats) * v.Takes
+					}
+				}
+			}
+		}
+		limit := 28 * time.Minute
+		if quick {
+			limit = 160 * time.Second
+		}
+		t.Logf("quick=%v: %d runs, %v", quick, runs, total)
+		if total > limit {
+			t.Errorf("quick=%v: %d runs take %v, more than %v", quick, runs, total, limit)
+		}
+	}
+}

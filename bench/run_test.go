@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/herdgate/herdgate/bench/internal/report"
+)
+
+// interrupter is told of progress, and interrupts once the second run has begun.
+type interrupter struct {
+	cancel context.CancelFunc
+}
+
+func (i interrupter) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "2/") {
+		i.cancel()
+	}
+	return len(p), nil
+}
+
+func TestAnInterruptedRunReportsWhatWasMeasured(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	dir := t.TempDir()
+	cfg := &config{quick: true, run: "memory-hit", contenders: "otter,herdgate-memory", redis: server.Addr(), out: dir}
+	var out bytes.Buffer
+	if err := start(ctx, cfg, &out, interrupter{cancel}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "| otter |") || strings.Contains(out.String(), "| **herdgate-memory** |") {
+		t.Errorf("not the one run that was made is shown:\n%s", out.String())
+	}
+	if !strings.Contains(out.String(), "interrupted") {
+		t.Errorf("that it was interrupted is not said:\n%s", out.String())
+	}
+	f, err := os.Open(filepath.Join(dir, "results.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	run, results, err := report.Read(f)
+	if err != nil || len(results) != 1 || run.Redis == "" {
+		t.Errorf("%d results of %+v, error %v", len(results), run, err)
+	}
+	var again bytes.Buffer
+	if err := start(t.Context(), &config{render: f.Name()}, &again, &again); err != nil {
+		t.Fatal(err)
+	}
+	if again.String() != out.String() {
+		t.Error("a file of results is not shown as the run was")
+	}
+}
+
+func TestPlanLetsContendersTakeTurns(t *testing.T) {
+	p, err := newPlan(&config{run: "cold", contenders: "none,herdgate", repeats: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, s := range p.steps {
+		order = append(order, s.contender.Name)
+	}
+	if got := strings.Join(order, " "); got != "none herdgate herdgate none" {
+		t.Errorf("they run as %s", got)
+	}
+}
+
+func TestPlanKnowsItsNames(t *testing.T) {
+	for _, cfg := range []*config{{run: "warm"}, {contenders: "nobody"}, {run: "memory-hit", contenders: "none"}} {
+		if _, err := newPlan(cfg); err == nil {
+			t.Errorf("%+v is a plan", cfg)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package middleware
+
+import (
+	"context"
+	"io"
+	"net/http"
+)
+
+// This file is how the handler of a run and the leader's goroutine work together.
+//
+// As long as the response may be stored, the handler never waits for the leader: others wait for the handler,
+// and the leader's client may read as slowly as it likes. What the leader is to do is put into a queue, and the
+// body it sends from what is kept anyway. Once the response is for the leader alone, the handler does wait,
+// as it would for its own connection.
+
+// claim makes the leader leave the guard and follow, while the load goes on. It does nothing if nobody has
+// waited for this run.
+func (ex *exchange) claim() {
+	ex.mu.Lock()
+	if ex.left || ex.claimed {
+		ex.mu.Unlock()
+		return
+	}
+	ex.claimed = true
+	ex.detach()
+	ex.mu.Unlock()
+	ex.q.wait.detach()
+}
+
+// release says that the response will not be stored, so that the load can end while the handler goes on.
+func (ex *exchange) release() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if !ex.capturing {
+		return
+	}
+	ex.capturing, ex.claimed = false, true
+	ex.detach()
+	close(ex.released)
+	if ex.left {
+		ex.cancel(context.Canceled)
+	}
+}
+
+// stopCapturing hands the run over to the leader; false if there is none that follows.
+func (ex *exchange) stopCapturing() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if !ex.claimed || ex.left {
+		return false
+	}
+	ex.capturing = false
+	return true
+}
+
+func (ex *exchange) isCapturing() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.capturing
+}
+
+// post has the leader do something: soon while the response may be stored, at once when it is the leader's
+// alone. It returns false if there is no leader.
+func (ex *exchange) post(op func(http.ResponseWriter)) bool {
+	ex.mu.Lock()
+	if !ex.capturing {
+		ex.mu.Unlock()
+		return ex.do(op)
+	}
+	defer ex.mu.Unlock()
+	if ex.left || len(ex.queue) >= maxQueue {
+		return false
+	}
+	ex.queue = append(ex.queue, op)
+	ex.wake()
+	return true
+}
+
+// maxQueue bounds what waits for a leader whose client does not read.
+const maxQueue = 256
+
+// wake makes the leader look at what there is to do. It is called with ex.mu held.
+func (ex *exchange) wake() {
+	select {
+	case ex.awake <- struct{}{}:
+	default:
+	}
+}
+
+// do lets the leader's goroutine do something, after all that came before, and waits for it. It returns
+// false if there is no leader any more.
+func (ex *exchange) do(op func(http.ResponseWriter)) bool {
+	finished := make(chan struct{})
+	select {
+	case ex.ops <- func(w http.ResponseWriter) {
+		defer close(finished)
+		ex.drain(w)
+		op(w)
+	}:
+		<-finished
+		return true
+	case <-ex.gone:
+		return false
+	}
+}
+
+// follow does what the handler wants done, on the leader's goroutine, until the handler has returned. It
+// returns false if the leader's ctx ended before.
+func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
+	for {
+		select {
+		case <-ex.awake:
+			ex.drain(w)
+		case op := <-ex.ops:
+			op(w)
+		case <-ex.done:
+			ex.drain(w)
+			return true
+		case <-ctx.Done():
+			ex.leave()
+			return false
+		}
+	}
+}
+
+// drain does what is in the queue, and sends of the body what has not been sent.
+func (ex *exchange) drain(w http.ResponseWriter) {
+	for {
+		ex.mu.Lock()
+		queue, flush := ex.queue, ex.flushing
+		ex.queue, ex.flushing = nil, false
+		var part []byte
+		if ex.shown && !ex.bodyless {
+			part = ex.capture.body[ex.sent:]
+			ex.sent += len(part)
+		}
+		ex.mu.Unlock()
+		if len(queue) == 0 && len(part) == 0 && !flush {
+			return
+		}
+		for _, op := range queue {
+			op(w)
+		}
+		if len(part) > 0 {
+			_, _ = w.Write(part) // that this client has gone is its own business
+		}
+		if flush {
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+func (ex *exchange) isDone() bool {
+	select {
+	case <-ex.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// headed says that the header has been sent.
+func (ex *exchange) headed(bodyless bool) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	ex.shown, ex.bodyless = true, bodyless
+}
+
+// leave says that there is no leader, or none any more. A run that nobody else has use for is cancelled.
+func (ex *exchange) leave() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.left {
+		return
+	}
+	ex.left, ex.queue = true, nil
+	close(ex.gone)
+	if !ex.capturing {
+		ex.cancel(context.Canceled)
+	}
+}
+
+// writerOnly hides what else an io.Writer can do.
+type writerOnly struct{ io.Writer }
