@@ -72,7 +72,7 @@ func TestPodsLoadInParallelWhenALoadLeavesNothing(t *testing.T) {
 type fullStore struct{ bytesStore }
 
 func (s *fullStore) Commit(ctx context.Context, key stampede.Key, lease stampede.Stamp, _ stampede.Entry) (stampede.Verdict, error) {
-	_ = s.Fail(ctx, key, lease, time.Second)
+	_, _ = s.Fail(ctx, key, lease, stampede.Backoff{First: time.Second})
 	return stampede.NotStored, errServer
 }
 

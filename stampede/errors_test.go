@@ -15,7 +15,7 @@ import (
 func TestBackOffSpacesLoadsInTheFleetWhereSomethingStaleIsAtHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := steady
-		policy.StaleFor, policy.StaleIfError = time.Hour, time.Hour
+		policy.StaleFor, policy.StaleIfError, policy.MaxErrorBackoff = time.Hour, time.Hour, -1
 		store, src := new(stampede.MemoryStore), &source{fails: errBoom}
 		var pods []pod
 		for range 4 {

@@ -252,6 +252,36 @@ func ExamplePolicy_staleIfError() {
 	// Output: 1900 true <nil>
 }
 
+// After a load that failed no pod loads for a while, for longer with each one that fails in a row.
+// Meanwhile callers get what was there before.
+func ExamplePolicy_errorBackoff() {
+	prices, _ := stampede.New[int](new(stampede.MemoryStore), &stampede.Options{
+		Name: "price",
+		Policy: stampede.Policy{
+			TTL: time.Minute, StaleFor: -1, StaleIfError: time.Hour,
+			ErrorBackoff:    2 * time.Second, // then 4, 8, 16, 32,
+			MaxErrorBackoff: time.Minute,     // and 60 each time, until a load succeeds
+		},
+	})
+	ctx := context.Background()
+	_ = prices.Set(ctx, "42", 1900)
+	_ = prices.Expire(ctx, "42")
+	loads := 0
+	for range 3 {
+		price, err := prices.Get(ctx, "42", func(context.Context) (int, error) {
+			loads++
+			return 0, errors.New("database is down")
+		})
+		fmt.Println(price, err)
+	}
+	fmt.Println(loads, "load")
+	// Output:
+	// 1900 <nil>
+	// 1900 <nil>
+	// 1900 <nil>
+	// 1 load
+}
+
 // Events tell what happens; a few lines make metrics of them.
 func ExampleObserver() {
 	count := map[stampede.EventKind]int{}

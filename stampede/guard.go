@@ -548,7 +548,7 @@ func forWrite(ctx context.Context, keys int) (context.Context, context.CancelFun
 
 // Refresh starts a load of key behind, even if what is stored is fresh, and does not wait for it. In
 // the fleet one pod loads. It does nothing, and returns nil, when a load is under way, when the last one
-// failed within ErrorBackoff, or when the store does not answer.
+// failed and its ErrorBackoff has not passed, or when the store does not answer.
 func (g *Guard[T]) Refresh(ctx context.Context, key string, load func(ctx context.Context) (T, error)) error {
 	l := loader[T]{plain: load}
 	if err := g.check(ctx, key, l); err != nil || g.mode.now() != Normal {

@@ -133,15 +133,17 @@ func (s *MemoryStore) Elect(_ context.Context, key Key, ballot Ballot) (Election
 		}
 	}
 	lease, ok := sh.lease(key, now)
+	left := lease.until - lease.memory - now
 	switch {
-	case !ok:
+	case !ok || left <= 0: // nothing stands there, or only the memory of loads that failed
 		lease.stamp = s.grant(ballot.Token)
-		sh.setLease(key, memoryLease{stamp: lease.stamp, others: RoleFollower, until: later(now, atLeastMilli(ballot.Length))}, now)
+		sh.setLease(key, memoryLease{stamp: lease.stamp, others: RoleFollower, failures: lease.failures,
+			until: later(now, atLeastMilli(ballot.Length))}, now)
 		el.Role, el.Lease = RoleLeader, lease.stamp
 	case lease.others == RoleFollower && lease.stamp.Token() == ballot.Token:
 		el.Role, el.Lease = RoleLeader, lease.stamp
 	default:
-		el.Role, el.Left = lease.others, lease.until-now
+		el.Role, el.Left = lease.others, left
 		el.Lease, el.Unshared = lease.stamp, lease.unshared
 	}
 	return el, nil
@@ -210,42 +212,57 @@ func (s *MemoryStore) Renew(_ context.Context, key Key, lease Stamp, length time
 }
 
 // Fail ends lease, if it is still held, and leaves a back-off marker.
-func (s *MemoryStore) Fail(_ context.Context, key Key, lease Stamp, backoff time.Duration) error {
-	s.end(key, lease, memoryLease{others: RoleBackOff}, atLeastMilli(backoff))
-	return nil
+func (s *MemoryStore) Fail(_ context.Context, key Key, lease Stamp, backoff Backoff) (time.Duration, error) {
+	sh := s.shard(key)
+	sh.mu.Lock()
+	now := s.now()
+	if stands, ok := sh.lease(key, now); ok && stands.others == RoleBackOff && stands.stamp == lease {
+		sh.mu.Unlock()
+		return max(0, stands.until-stands.memory-now), nil
+	}
+	if !sh.held(key, lease, now) {
+		sh.mu.Unlock()
+		return 0, nil
+	}
+	marker := memoryLease{stamp: lease, others: RoleBackOff}
+	d := atLeastMilli(backoff.First)
+	if most := wholeMillis(backoff.Max); most > d {
+		for range sh.leases[key].failures {
+			if d = later(d, d); d >= most {
+				d = most
+				break
+			}
+		}
+		marker.failures, marker.memory = sh.leases[key].failures+1, most
+	}
+	marker.until = later(later(now, d), marker.memory)
+	sh.leases[key] = marker
+	watches := sh.watches[key]
+	sh.mu.Unlock()
+	tell(watches, Change{Unstored: lease})
+	return d, nil
 }
 
 // Release ends lease, if it is still held, and leaves a pass marker if pass asks for one.
 func (s *MemoryStore) Release(_ context.Context, key Key, lease Stamp, pass Pass) error {
-	marker := memoryLease{others: RolePass, unshared: pass.Unshared}
-	if pass.For > 0 {
-		s.end(key, lease, marker, atLeastMilli(pass.For))
-	} else {
-		s.end(key, lease, marker, 0)
-	}
-	return nil
-}
-
-// end puts marker in the place of lease, if that is held; for no time, nothing.
-func (s *MemoryStore) end(key Key, lease Stamp, marker memoryLease, stays time.Duration) {
 	var change Change
 	sh := s.shard(key)
 	sh.mu.Lock()
 	now := s.now()
 	if !sh.held(key, lease, now) {
 		sh.mu.Unlock()
-		return
+		return nil
 	}
-	if stays > 0 {
+	if pass.For > 0 {
 		change.Unstored = lease
-		marker.stamp, marker.until = lease, later(now, stays)
-		sh.leases[key] = marker
+		sh.leases[key] = memoryLease{stamp: lease, others: RolePass, unshared: pass.Unshared, until: later(now, atLeastMilli(pass.For))}
 	} else {
 		delete(sh.leases, key)
 	}
 	watches := sh.watches[key]
 	sh.mu.Unlock()
 	tell(watches, change)
+	return nil
 }
 
 // Set writes e under a new stamp.
@@ -355,6 +372,8 @@ type memoryLease struct {
 	stamp    Stamp         // of a lease
 	others   Role          // what others are told: RoleFollower, RoleBackOff or RolePass
 	unshared bool          // of a pass marker
+	failures int           // loads that failed in a row before it
+	memory   time.Duration // of a back-off marker: how long it stands beyond the back-off, to remember failures
 	until    time.Duration // by the store's clock
 }
 

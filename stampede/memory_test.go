@@ -98,7 +98,7 @@ func TestMemoryStoreLetsGoOfLeasesAndMarkersThatExpired(t *testing.T) {
 				t.Fatal(el, err)
 			}
 			if i%2 == 0 {
-				_ = s.Fail(t.Context(), k, el.Lease, time.Second)
+				_, _ = s.Fail(t.Context(), k, el.Lease, stampede.Backoff{First: time.Second})
 			}
 			if i%100 == 99 {
 				time.Sleep(time.Second)
@@ -120,7 +120,7 @@ func TestMemoryStoreTellsWhoIsSlowOfTheLastUnstoredLoads(t *testing.T) {
 	var leases []stampede.Stamp
 	for range 2 {
 		el, _ := s.Elect(t.Context(), key("k"), stampede.Ballot{Token: stampede.NewToken(), Length: time.Minute})
-		_ = s.Fail(t.Context(), key("k"), el.Lease, time.Minute)
+		_, _ = s.Fail(t.Context(), key("k"), el.Lease, stampede.Backoff{First: time.Minute})
 		_ = s.Delete(t.Context(), key("k"))
 		leases = append(leases, el.Lease)
 	}

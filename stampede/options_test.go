@@ -37,6 +37,10 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		{"Policy.StaleIfError", func(o *o) { o.Policy.StaleFor, o.Policy.StaleIfError = time.Minute, time.Second }},
 		{"Policy.NotFoundTTL", func(o *o) { o.Policy.NotFoundTTL = 1 }},
 		{"Policy.ErrorBackoff", func(o *o) { o.Policy.ErrorBackoff = 1 }},
+		{"Policy.MaxErrorBackoff", func(o *o) { o.Policy.MaxErrorBackoff = 999 * time.Millisecond }},
+		{"Policy.MaxErrorBackoff", func(o *o) { o.Policy.ErrorBackoff, o.Policy.MaxErrorBackoff = time.Minute, time.Second }},
+		{"Policy.MaxErrorBackoff", func(o *o) { o.Policy.ErrorBackoff, o.Policy.MaxErrorBackoff = -1, time.Minute }},
+		{"Policy.MaxErrorBackoff", func(o *o) { o.Policy.MaxErrorBackoff = math.MaxInt64 }},
 		{"Policy.Jitter", func(o *o) { o.Policy.Jitter = 1.1 }},
 		{"Policy.Jitter", func(o *o) { o.Policy.Jitter = math.NaN() }},
 		{"Policy.Beta", func(o *o) { o.Policy.Beta = math.Inf(1) }},
@@ -71,7 +75,7 @@ func TestNewReturnsAllFaultsAtOnce(t *testing.T) {
 
 func TestNegativeMeansOffWhereThatIsPossible(t *testing.T) {
 	if err := newErr(func(o *stampede.Options) {
-		o.Policy = stampede.Policy{StaleFor: -1, StaleIfError: -1, NotFoundTTL: -1, ErrorBackoff: -1, Jitter: -1, Beta: -1}
+		o.Policy = stampede.Policy{StaleFor: -1, StaleIfError: -1, NotFoundTTL: -1, ErrorBackoff: -1, MaxErrorBackoff: -1, Jitter: -1, Beta: -1}
 		o.SoftTimeout, o.WaitTimeout, o.MaxAbandoned, o.MaxValueSize = -1, -1, -1, -1
 		o.Local = stampede.Local{Entries: -1, Bytes: -1}
 	}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -25,11 +26,17 @@ type Policy struct {
 	// 5 s.
 	NotFoundTTL time.Duration
 	// ErrorBackoff is how long after a failed load no pod that has something stale to serve starts
-	// another one. Who has nothing loads all the same. Default 1 s.
+	// another one. Then one pod in the fleet tries. If its load fails too, the time is twice as long, and
+	// so on up to MaxErrorBackoff; a load that succeeds ends that, and so does Set, Delete or Expire. Who has
+	// nothing loads all the same. Default 1 s. Off: the next caller loads.
 	ErrorBackoff time.Duration
+	// MaxErrorBackoff bounds the time after loads that failed in a row. It is also how long their number is
+	// remembered while nobody asks. Default 30 s, or ErrorBackoff if that is longer. Off: the time is
+	// ErrorBackoff after each.
+	MaxErrorBackoff time.Duration
 	// Jitter shortens each TTL by a random share of up to this much, so that entries written together
-	// do not expire together. It does not apply to NotFoundTTL, nor to Load.TTL. From 0 to 1; default
-	// 0.1.
+	// do not expire together, and the times after failed loads in the same way. It does not apply to
+	// NotFoundTTL, nor to Load.TTL. From 0 to 1; default 0.1.
 	Jitter float64
 	// Beta scales early refresh: shortly before TTL ends, a caller may start a load behind, with a
 	// probability that grows as the end comes near (XFetch, "Optimal Probabilistic Cache Stampede
@@ -163,9 +170,19 @@ func (p Policy) withDefaults() Policy {
 	p.StaleIfError = or(p.StaleIfError, max(10*time.Minute, p.StaleFor))
 	p.NotFoundTTL = or(p.NotFoundTTL, 5*time.Second)
 	p.ErrorBackoff = or(p.ErrorBackoff, time.Second)
+	p.MaxErrorBackoff = or(p.MaxErrorBackoff, max(30*time.Second, p.ErrorBackoff))
 	p.Jitter = or(p.Jitter, 0.1)
 	p.Beta = or(p.Beta, 1)
 	return p
+}
+
+// backoff is what a load that failed leaves behind; its First is zero if that is off.
+func (p *Policy) backoff() Backoff {
+	share := 1 - p.Jitter*rand.Float64()
+	shorter := func(d time.Duration) time.Duration {
+		return min(d, max(time.Duration(float64(d)*share), time.Millisecond))
+	}
+	return Backoff{First: shorter(p.ErrorBackoff), Max: shorter(p.MaxErrorBackoff)}
 }
 
 func (p Policy) validate() error {
@@ -180,12 +197,17 @@ func (p Policy) validate() error {
 		errs = append(errs, fmt.Errorf("stampede: Policy.StaleIfError (%v) is shorter than StaleFor (%v), in which it has no effect; leave it zero or turn it off",
 			p.StaleIfError, p.StaleFor))
 	}
+	if first := p.withDefaults().ErrorBackoff; p.MaxErrorBackoff > 0 && first == 0 {
+		errs = append(errs, errors.New("stampede: Policy.MaxErrorBackoff without ErrorBackoff has no effect"))
+	} else if p.MaxErrorBackoff > 0 && p.MaxErrorBackoff < first {
+		errs = append(errs, fmt.Errorf("stampede: Policy.MaxErrorBackoff (%v) is shorter than ErrorBackoff (%v)", p.MaxErrorBackoff, first))
+	}
 	for _, w := range []struct {
 		name string
 		d    time.Duration
 	}{
-		{"StaleFor", p.StaleFor}, {"StaleIfError", p.StaleIfError},
-		{"NotFoundTTL", p.NotFoundTTL}, {"ErrorBackoff", p.ErrorBackoff},
+		{"StaleFor", p.StaleFor}, {"StaleIfError", p.StaleIfError}, {"NotFoundTTL", p.NotFoundTTL},
+		{"ErrorBackoff", p.ErrorBackoff}, {"MaxErrorBackoff", p.MaxErrorBackoff},
 	} {
 		if w.d > 0 && w.d < time.Millisecond {
 			errs = append(errs, fmt.Errorf("stampede: Policy.%s is %v; the smallest is 1ms", w.name, w.d))

@@ -422,13 +422,20 @@ func (j *job[T]) release(lease Stamp, pass Pass) {
 
 // fail gives the lease back after a load that failed.
 func (j *job[T]) fail(lease Stamp, e *Entry) {
-	d := j.g.opts.Policy.ErrorBackoff
-	if d <= 0 {
+	b := j.g.opts.Policy.backoff()
+	if b.First == 0 {
 		j.release(lease, Pass{For: passFor})
 		return
 	}
-	j.g.holds.put(j.k.Key, e.Stamp, d, true)
-	j.end(lease, func(ctx context.Context) error { return j.g.store.Fail(ctx, j.k, lease, d) })
+	stale, began := e.Stamp, time.Now()
+	j.g.holds.put(j.k.Key, stale, b.First, true)
+	j.end(lease, func(ctx context.Context) error {
+		d, err := j.g.store.Fail(ctx, j.k, lease, b)
+		if d > b.First {
+			j.g.holds.put(j.k.Key, stale, d-time.Since(began), true)
+		}
+		return err
+	})
 }
 
 // end ends the lease. If the store does not answer, the lease may stand for as long as it has left: this

@@ -57,8 +57,12 @@ type Store interface {
 	Renew(ctx context.Context, key Key, lease Stamp, length time.Duration) (Holding, error)
 
 	// Fail ends lease, if it is still held, after a load that failed: all who wait are told, and for
-	// the time of backoff elections are answered with RoleBackOff. backoff is positive.
-	Fail(ctx context.Context, key Key, lease Stamp, backoff time.Duration) error
+	// some time elections are answered with RoleBackOff. It returns how long that is: see [Backoff]. After
+	// it Elect grants the lease again, to one; the store counts the loads under such leases that fail in a
+	// row. A Commit, CommitMarked, Set, Delete or Expire ends the count, and so does Release; so may the end
+	// of a lease that nobody ended. A Fail that is executed again counts nothing, and returns what is left
+	// of the back-off. It returns zero if neither the lease nor the back-off that it left stands any more.
+	Fail(ctx context.Context, key Key, lease Stamp, backoff Backoff) (time.Duration, error)
 
 	// Release ends lease, if it is still held, after a load whose value is not stored: all who wait
 	// are told, and for the time of pass.For elections are answered with RolePass. With pass.For zero
@@ -255,6 +259,14 @@ const (
 type Pass struct {
 	For      time.Duration
 	Unshared bool
+}
+
+// Backoff says for how long elections are answered with RoleBackOff after a load that failed: for First,
+// and twice as long with each further load that fails in a row, but not for longer than Max. They count as
+// in a row if each is elected within Max of the end of the back-off before. With a Max that is not above
+// First it is First each time. First is positive; both are whole milliseconds, a store rounds down.
+type Backoff struct {
+	First, Max time.Duration
 }
 
 // Watch is a subscription to what happens to one key.

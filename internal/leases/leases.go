@@ -3,7 +3,7 @@
 //
 // A lease is a string with a PX: "L", then the token of who asked for it, 16 random bytes, new for each
 // attempt, then a nonce that the granting script makes. Token and nonce are the stamp. All that is done in
-// the lease's name presents the exact stamp.
+// the lease's name presents the exact stamp. What may follow, the count of failed loads, is the guard's.
 package leases
 
 import (

@@ -252,6 +252,9 @@ func (w *world) moveLoad(l *load) {
 			o.brief = true
 		}
 	}
+	if w.cfg.failing && w.rng.IntN(6) > 0 {
+		o = order{how: endError, err: &loadError{l}}
+	}
 	w.endLoad(l, o)
 }
 

@@ -155,7 +155,7 @@ func (w *world) sent(c *command) {
 	case opElect:
 		// Later elections of a flight happen while its callers wait for a load anyway.
 		c.counted = len(c.call.follows) == 0
-		c.told = c.call.told
+		c.told = c.call.told && !w.unread(c.pod, c.keys[0])
 	}
 }
 

@@ -117,11 +117,19 @@ func (w *world) checkUnleased(l *load) {
 	case w.cfg.private: // a caller may have to load for itself
 	case c.marked, p.toldAt[k.n] >= c.begun: // the last load's value was not stored
 	case p.failedAt[k.n] >= c.begun, p.slowAt[k.n] >= c.begun: // the store does not answer
+	case k.orphaned(c): // nor has it taken back a lease of the pod's own
 	case w.committing(p, k): // nor does it say what became of a value
 	case w.waitTime() <= w.now()-c.begunAt: // it has waited for long enough
 	default:
 		w.fail("P1: load %d of %s runs without a lease, and pod %d had its answers", l.n, k.name, p.n)
 	}
+}
+
+// orphaned says whether a call was told to follow a lease whose load has ended in its own pod.
+func (k *register) orphaned(c *call) bool {
+	return slices.ContainsFunc(k.loads, func(l *load) bool {
+		return l.call.pod == c.pod && l.ended >= 0 && slices.Contains(c.follows, l.grant.stamp)
+	})
 }
 
 // committing says whether the pod waits for the answer of a commit.

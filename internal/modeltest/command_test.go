@@ -40,6 +40,7 @@ type command struct {
 	marked  bool // Commit: lease is that of a marker
 	entry   stampede.Entry
 	length  time.Duration
+	backoff stampede.Backoff
 	pass    stampede.Pass
 	began   time.Time
 	took    time.Duration
@@ -61,6 +62,7 @@ type answer struct {
 	grant    *grant
 	verdict  stampede.Verdict
 	holding  stampede.Holding
+	backoff  time.Duration
 	err      error
 }
 
@@ -167,8 +169,9 @@ func (p *pod) Renew(ctx context.Context, k stampede.Key, lease stampede.Stamp, l
 	return a.holding, a.err
 }
 
-func (p *pod) Fail(ctx context.Context, k stampede.Key, lease stampede.Stamp, backoff time.Duration) error {
-	return p.do(ctx, &command{op: opFail, keys: p.key(k), lease: lease, length: backoff}).err
+func (p *pod) Fail(ctx context.Context, k stampede.Key, lease stampede.Stamp, backoff stampede.Backoff) (time.Duration, error) {
+	a := p.do(ctx, &command{op: opFail, keys: p.key(k), lease: lease, backoff: backoff})
+	return a.backoff, a.err
 }
 
 func (p *pod) Release(ctx context.Context, k stampede.Key, lease stampede.Stamp, pass stampede.Pass) error {

@@ -14,6 +14,7 @@ type config struct {
 	steps      int
 	encoded    bool // entries hold bytes, and pods keep copies
 	private    bool // loaders may keep others from their value
+	failing    bool // most loads fail
 	deaf       bool // reads do not notice that their ctx is cancelled
 	unheard    bool // pods do not hear of drops, which are a hint only
 	delivers   bool // what is committed comes with the wake-up
@@ -38,15 +39,22 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 		Name: "model",
 		Policy: stampede.Policy{
 			TTL: pick(30*ms, 150*ms, 400*ms, 2000*ms), StaleFor: pick(-1, 300*ms, 3000*ms), StaleIfError: pick(-1, 3000*ms),
-			NotFoundTTL: pick(-1, 300*ms), ErrorBackoff: pick(-1, 300*ms), Jitter: -1, Beta: -1,
+			NotFoundTTL: pick(-1, 300*ms), ErrorBackoff: pick(-1, 300*ms), MaxErrorBackoff: pick(-1, 2000*ms), Jitter: -1, Beta: -1,
 		},
 		LoadTimeout: 2 * time.Second, SoftTimeout: pick(0, 0, 300*ms), WaitTimeout: pick(0, 0, 700*ms),
 		Lease: pick(100*ms, 600*ms, 1000*ms, 5000*ms), StoreBudget: pick(50*ms, 250*ms),
 		MaxAbandoned: []int{0, 0, 2}[rng.IntN(3)], OnWaitTimeout: stampede.WaitAction(rng.IntN(2)),
 		Logger: slog.New(slog.DiscardHandler),
 	}
+	if c.opts.Policy.ErrorBackoff < 0 {
+		c.opts.Policy.MaxErrorBackoff = 0
+	}
 	if rng.IntN(4) == 0 {
 		c.opts.Policy.Jitter, c.opts.Policy.Beta = 0.2, 2
+	}
+	if rng.IntN(4) == 0 {
+		c.failing = true
+		c.opts.Policy.ErrorBackoff, c.opts.Policy.MaxErrorBackoff = 30*ms, 2000*ms
 	}
 	c.unheard = rng.IntN(3) == 0
 	c.delivers = rng.IntN(2) == 0

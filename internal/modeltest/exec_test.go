@@ -20,7 +20,7 @@ func (w *world) exec(c *command) (done bool) {
 	case opRenew:
 		c.answer.holding = w.renew(k, c)
 	case opFail:
-		w.end(k, c, lease{role: stampede.RoleBackOff, stamp: c.lease, until: w.now() + c.length})
+		w.failed(k, c)
 	case opRelease:
 		var marker lease
 		if c.pass.For > 0 {
@@ -121,10 +121,13 @@ func (w *world) elect(k *register, c *command) {
 		return
 	}
 	switch {
-	case k.lease.role == 0:
-		k.lease = lease{role: stampede.RoleFollower, stamp: w.stamp(c.ballot.Token), until: now + c.ballot.Length}
+	case !k.taken(now):
+		k.lease = lease{role: stampede.RoleFollower, stamp: w.stamp(c.ballot.Token), until: now + c.ballot.Length, failures: k.lease.failures}
 		k.lease.grant = &grant{w.step, k, k.lease.stamp, unseen}
 		w.saw(sawGrant)
+		if k.lease.failures > 0 {
+			w.saw(sawProbe)
+		}
 		if c.orphan {
 			k.lost = w.step
 		}
@@ -133,7 +136,7 @@ func (w *world) elect(k *register, c *command) {
 		el.Role, el.Lease = stampede.RoleLeader, k.lease.stamp
 		c.answer.grant = k.lease.grant
 	default:
-		el.Role, el.Left, el.Unshared = k.lease.role, k.lease.until-now, k.lease.unshared
+		el.Role, el.Left, el.Unshared = k.lease.role, k.lease.until-k.lease.memory-now, k.lease.unshared
 		el.Lease = k.lease.stamp
 		if el.Role == stampede.RoleFollower {
 			w.saw(sawFollower)
@@ -194,6 +197,29 @@ func (w *world) renew(k *register, c *command) stampede.Holding {
 	}
 	k.lease.until = w.now() + c.length
 	return stampede.Held
+}
+
+// failed ends a lease after a load that failed.
+func (w *world) failed(k *register, c *command) {
+	now := w.now()
+	if k.lease.role == stampede.RoleBackOff && k.lease.stamp == c.lease {
+		c.answer.backoff = max(0, k.lease.until-k.lease.memory-now)
+		return
+	}
+	marker := lease{role: stampede.RoleBackOff, stamp: c.lease}
+	d := c.backoff.First
+	if most := c.backoff.Max; most > d {
+		for range k.lease.failures {
+			d = min(2*d, most)
+		}
+		marker.failures, marker.memory = k.lease.failures+1, most
+	}
+	marker.until = now + d + marker.memory
+	c.answer.backoff = 0
+	if k.held(c.lease) {
+		c.answer.backoff = d
+	}
+	w.end(k, c, marker)
 }
 
 // end ends a lease after a load without a stored value.

@@ -54,8 +54,15 @@ type lease struct {
 	role     stampede.Role // RoleFollower: a lease; RoleBackOff, RolePass: a marker; 0: nothing
 	stamp    stampede.Stamp
 	unshared bool
+	failures int           // loads in a row that failed before it
+	memory   time.Duration // of a back-off: for how long it stands beyond it
 	until    time.Duration
 	grant    *grant
+}
+
+// taken says whether a lease or marker stands that keeps others from leading.
+func (k *register) taken(now time.Duration) bool {
+	return k.lease.role != 0 && now < k.lease.until-k.lease.memory
 }
 
 func (k *register) held(s stampede.Stamp) bool {

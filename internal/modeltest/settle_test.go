@@ -203,7 +203,7 @@ func (w *world) probeGet(p *pod, k *register) {
 // mayStayStale says whether a pod may know of a reason not to load a stale key behind: a marker, or a
 // lease that is not there any more, learnt of with the entry that still stands.
 func (w *world) mayStayStale(p *pod, k *register) bool {
-	if k.cur == nil || k.lease.role != 0 {
+	if k.cur == nil || k.taken(w.now()) {
 		return true
 	}
 	now, lease := w.now(), w.cfg.opts.Lease
@@ -216,7 +216,7 @@ func (w *world) mayStayStale(p *pod, k *register) bool {
 // probeRefresh looks whether Refresh replaces what is fresh.
 func (w *world) probeRefresh(k *register) {
 	alive := w.alive()
-	if len(alive) == 0 || k.lease.role != 0 || w.fault != "" {
+	if len(alive) == 0 || k.taken(w.now()) || w.fault != "" {
 		return
 	}
 	before := w.loadSeq

@@ -18,6 +18,7 @@ const (
 	sawOlderLoad
 	sawServed
 	sawStaleCalm
+	sawProbe
 	numSights
 )
 
@@ -25,6 +26,7 @@ var sightNames = [numSights]string{
 	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted", "commits under a marker",
 	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "copies served without asking", "values of loads from before the call",
 	"calm calls that had to be served", "calm calls that had to load behind",
+	"leases granted after a back-off",
 }
 
 func (w *world) saw(s sight) { w.seen[s]++ }

@@ -95,6 +95,11 @@ func (x *watch) tell(c stampede.Change) {
 	}
 }
 
+// unread says whether a pod may not have read yet all that it was told of a key.
+func (w *world) unread(p *pod, k *register) bool {
+	return slices.ContainsFunc(w.watches, func(x *watch) bool { return x.pod == p && x.key == k && len(x.changes) > 0 })
+}
+
 // lose ends the subscription with all that is under way. That it was lost is told like a change.
 func (x *watch) lose() {
 	w := x.pod.w

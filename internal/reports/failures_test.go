@@ -121,12 +121,14 @@ func TestAllKeysAreFreshSoonAfterTheSourceIsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				policy := exactly(5*time.Second, time.Hour)
+				policy.MaxErrorBackoff = -1
 				keys := 20
 				if name == "failing" {
 					keys = 200
 				}
 				pods := fleet(t, 2, new(stampede.MemoryStore), stampede.Options{
-					Name: "n", Policy: exactly(5*time.Second, time.Hour), LoadTimeout: 2 * time.Second, MaxAbandoned: -1,
+					Name: "n", Policy: policy, LoadTimeout: 2 * time.Second, MaxAbandoned: -1,
 				})
 				var version atomic.Int64
 				loads := &stampedetest.Loads[int]{

@@ -72,7 +72,7 @@ func TestAPanicInALoadBehindReachesTheObserverOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen recorder
 				p := exactly(time.Second, time.Minute)
-				p.ErrorBackoff = 2 * time.Second
+				p.ErrorBackoff, p.MaxErrorBackoff = 2*time.Second, -1
 				g := open[int](t, new(stampede.MemoryStore), stampede.Options{Name: "n", Policy: p, Observer: &seen})
 				loads := numbered(0)
 				wants(t, g, "k", loads.Loader("k"), 1)

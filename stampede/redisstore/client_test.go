@@ -212,7 +212,7 @@ func TestMinimalRightsSuffice(t *testing.T) {
 		}
 	}
 	a.ok(s.Delete(t.Context(), key))
-	a.ok(s.Fail(t.Context(), key, a.lead(key), time.Millisecond))
+	a.ok(a.fail(key, a.lead(key), time.Millisecond))
 	a.ok(s.Delete(t.Context(), key))
 	a.ok(s.Release(t.Context(), key, a.lead(key), stampede.Pass{For: time.Millisecond}))
 	lease := a.lead(r.key())

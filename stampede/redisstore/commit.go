@@ -107,16 +107,17 @@ func (s *Store) Renew(ctx context.Context, key stampede.Key, lease stampede.Stam
 }
 
 // Fail implements [stampede.Store].
-func (s *Store) Fail(ctx context.Context, key stampede.Key, lease stampede.Stamp, backoff time.Duration) error {
+func (s *Store) Fail(ctx context.Context, key stampede.Key, lease stampede.Stamp, backoff stampede.Backoff) (time.Duration, error) {
 	n, err := namesOf(key)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	name := n.lease()
-	_, err = do(ctx, s, n.entry(), func(ctx context.Context) (int, error) {
-		return failScript.Run(ctx, s.rdb, []string{name}, lease[:], millis(backoff), n.channel()).Int()
+	d, err := do(ctx, s, n.entry(), func(ctx context.Context) (time.Duration, error) {
+		ms, err := failScript.Run(ctx, s.rdb, []string{name}, lease[:], millis(backoff.First), millis(backoff.Max), n.channel()).Int64()
+		return time.Duration(ms) * time.Millisecond, err
 	}, nil)
-	return wrap("fail", key, err)
+	return d, wrap("fail", key, err)
 }
 
 // Release implements [stampede.Store].

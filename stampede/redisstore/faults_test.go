@@ -39,7 +39,8 @@ var steps = map[string]func(context.Context, *redisstore.Store, stampede.Key) er
 		return err
 	},
 	"Fail": func(ctx context.Context, s *redisstore.Store, k stampede.Key) error {
-		return s.Fail(ctx, k, stampede.NewStamp(), time.Second)
+		_, err := s.Fail(ctx, k, stampede.NewStamp(), stampede.Backoff{First: time.Second})
+		return err
 	},
 	"Release": func(ctx context.Context, s *redisstore.Store, k stampede.Key) error {
 		return s.Release(ctx, k, stampede.NewStamp(), stampede.Pass{})

@@ -19,6 +19,8 @@ var (
 	electLua string
 	//go:embed scripts/commit.lua
 	commitLua string
+	//go:embed scripts/failed.lua
+	failedLua string
 	//go:embed scripts/fail.lua
 	failLua string
 	//go:embed scripts/set.lua
@@ -26,10 +28,10 @@ var (
 	//go:embed scripts/expire.lua
 	expireLua string
 
-	electScript   = redis.NewScript(headerLua + leases.NonceLua + electLua)
+	electScript   = redis.NewScript(headerLua + leases.NonceLua + failedLua + electLua)
 	commitScript  = redis.NewScript(headerLua + commitLua)
 	renewScript   = leases.Renew
-	failScript    = redis.NewScript(failLua)
+	failScript    = redis.NewScript(failedLua + failLua)
 	releaseScript = leases.Release
 	setScript     = redis.NewScript(headerLua + setLua)
 	expireScript  = redis.NewScript(headerLua + expireLua)

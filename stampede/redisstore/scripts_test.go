@@ -84,6 +84,12 @@ func (r *rig) lead(key stampede.Key) stampede.Stamp {
 	return el.Lease
 }
 
+// fail ends a load that failed.
+func (r *rig) fail(key stampede.Key, lease stampede.Stamp, backoff time.Duration) error {
+	_, err := r.Fail(r.ctx(), key, lease, stampede.Backoff{First: backoff})
+	return err
+}
+
 func (r *rig) role(el stampede.Election, want stampede.Role) {
 	r.T.Helper()
 	if el.Role != want {
@@ -245,7 +251,7 @@ func TestUnstoredLoadsAreTold(t *testing.T) {
 	key := r.key()
 	w := r.watch(key)
 	for name, end := range map[string]func(lease stampede.Stamp) error{
-		"fail": func(l stampede.Stamp) error { return r.Fail(r.ctx(), key, l, time.Millisecond) },
+		"fail": func(l stampede.Stamp) error { return r.fail(key, l, time.Millisecond) },
 		"pass": func(l stampede.Stamp) error {
 			return r.Release(r.ctx(), key, l, stampede.Pass{For: time.Millisecond})
 		},
@@ -263,6 +269,47 @@ func TestUnstoredLoadsAreTold(t *testing.T) {
 	r.ok(r.Release(r.ctx(), key, r.lead(key), stampede.Pass{}))
 	if got := r.told(w); got.Unstored != (stampede.Stamp{}) {
 		t.Errorf("release without a pass told %x", got.Unstored)
+	}
+}
+
+// What a lease and a marker say of failures is what scripts of this version have written, or else nothing.
+func TestGarbageInPlaceOfFailuresIsNone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, shared.Server(t).Addr(), patient)
+	backoff := stampede.Backoff{First: time.Minute, Max: time.Hour}
+	for rest, want := range map[string]time.Duration{
+		"": time.Minute, "01": 2 * time.Minute, "05": 32 * time.Minute, "99": time.Hour,
+		"0": time.Minute, "001": time.Minute, "-1": time.Minute, "nan": time.Minute, "1e": time.Minute, "\x00\xff": time.Minute,
+	} {
+		key := r.key()
+		lease := r.lead(key)
+		r.do("SET", names(t, key).Lease, "L"+string(lease[:])+rest, "PX", 60000)
+		if h, err := r.Renew(r.ctx(), key, lease, time.Minute); h != stampede.Held {
+			t.Errorf("%q: %v, %v", rest, h, err)
+		}
+		if d, err := r.Fail(r.ctx(), key, lease, backoff); d != want {
+			t.Errorf("after %q: back-off of %v, %v, want %v", rest, d, err, want)
+		}
+	}
+	for rest, want := range map[string]stampede.Role{
+		"": stampede.RoleBackOff, "0120000": stampede.RoleBackOff, "0160000": stampede.RoleLeader,
+		"0": stampede.RoleBackOff, "01": stampede.RoleBackOff, "01nan": stampede.RoleBackOff, "01-5": stampede.RoleBackOff,
+		"01" + strings.Repeat("9", 400): stampede.RoleLeader,
+	} {
+		key := r.key()
+		marker := stampede.NewStamp()
+		r.do("SET", names(t, key).Lease, "F"+string(marker[:])+rest, "PX", 60000)
+		el := r.elect(key, stampede.Stamp{})
+		r.role(el, want)
+		if el.Left > time.Minute {
+			t.Errorf("%q: %v left", rest, el.Left)
+		}
+		if _, err := r.Fail(r.ctx(), key, marker, backoff); err != nil {
+			t.Errorf("%q: %v", rest, err)
+		}
+		if want == stampede.RoleLeader {
+			r.commit(key, el.Lease, "good", stampede.Accepted)
+		}
 	}
 }
 
@@ -289,7 +336,7 @@ func TestFullServerStillTakesLeasesBack(t *testing.T) {
 	r.role(r.elect(committed, stampede.Stamp{}), stampede.RoleBackOff)
 	r.commit(committed, leases[committed], "new", stampede.Refused)
 
-	r.ok(r.Fail(r.ctx(), failed, leases[failed], time.Minute))
+	r.ok(r.fail(failed, leases[failed], time.Minute))
 	r.role(r.elect(failed, stampede.Stamp{}), stampede.RoleBackOff)
 	r.ok(r.Release(r.ctx(), released, leases[released], stampede.Pass{For: time.Minute, Unshared: true}))
 	if el := r.elect(released, stampede.Stamp{}); el.Role != stampede.RolePass || !el.Unshared {
@@ -348,7 +395,7 @@ func TestServerThatRefusesWritesCanBeRead(t *testing.T) {
 				t.Errorf("%s: Set: %v", name, err)
 			}
 			for step, err := range map[string]error{
-				"Delete": r.Delete(r.ctx(), key), "Expire": r.Expire(r.ctx(), key), "Fail": r.Fail(r.ctx(), cold, lease, time.Second),
+				"Delete": r.Delete(r.ctx(), key), "Expire": r.Expire(r.ctx(), key), "Fail": r.fail(cold, lease, time.Second),
 			} {
 				if err == nil {
 					t.Errorf("%s: %s succeeded", name, step)

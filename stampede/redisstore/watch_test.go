@@ -187,7 +187,7 @@ func TestUnstoredLoadIsNotLostAmongChanges(t *testing.T) {
 		r.ok(r.Delete(t.Context(), key))
 	}
 	lease := r.lead(key)
-	r.ok(r.Fail(t.Context(), key, lease, time.Millisecond))
+	r.ok(r.fail(key, lease, time.Millisecond))
 	for range 20 {
 		r.ok(r.Delete(t.Context(), key))
 	}

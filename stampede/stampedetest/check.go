@@ -107,9 +107,17 @@ func (c *check) renew(k stampede.Key, lease stampede.Stamp, length time.Duration
 	}
 }
 
+// fail ends a load that failed; others back off for so long.
 func (c *check) fail(k stampede.Key, lease stampede.Stamp, backoff time.Duration) {
 	c.Helper()
-	c.step("Fail", func(ctx context.Context) error { return c.store.Fail(ctx, k, lease, backoff) })
+	c.failed(k, lease, stampede.Backoff{First: backoff})
+}
+
+// failed ends a load that failed, and returns for how long others back off.
+func (c *check) failed(k stampede.Key, lease stampede.Stamp, backoff stampede.Backoff) (d time.Duration) {
+	c.Helper()
+	c.step("Fail", func(ctx context.Context) (err error) { d, err = c.store.Fail(ctx, k, lease, backoff); return })
+	return d
 }
 
 func (c *check) release(k stampede.Key, lease stampede.Stamp, pass stampede.Pass) {

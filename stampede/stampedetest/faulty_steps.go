@@ -46,8 +46,8 @@ func (f *Faulty) Renew(ctx context.Context, key stampede.Key, lease stampede.Sta
 }
 
 // Fail ends a lease after a load that failed.
-func (f *Faulty) Fail(ctx context.Context, key stampede.Key, lease stampede.Stamp, backoff time.Duration) error {
-	return f.do(ctx, Call{Step: StepFail, Key: key, Lease: lease}, func(ctx context.Context) error {
+func (f *Faulty) Fail(ctx context.Context, key stampede.Key, lease stampede.Stamp, backoff stampede.Backoff) (time.Duration, error) {
+	return execute(ctx, f, Call{Step: StepFail, Key: key, Lease: lease}, func(ctx context.Context) (time.Duration, error) {
 		return f.store.Fail(ctx, key, lease, backoff)
 	})
 }

@@ -23,6 +23,7 @@ type reference struct {
 	grants  byte
 	entries map[stampede.Key]refEntry
 	leases  map[stampede.Key]refLease
+	failed  map[stampede.Key]refFailed
 	watches map[stampede.Key][]*refWatch
 	drops   map[*func(string)]string
 }
@@ -40,6 +41,12 @@ type refLease struct {
 	until time.Time
 }
 
+// refFailed is how many loads have failed in a row.
+type refFailed struct {
+	loads int
+	until time.Time // when that is forgotten
+}
+
 var errSilent = errors.New("reference: no answer")
 
 func newReference(broken string) *reference {
@@ -47,6 +54,7 @@ func newReference(broken string) *reference {
 		broken:  broken,
 		entries: map[stampede.Key]refEntry{},
 		leases:  map[stampede.Key]refLease{},
+		failed:  map[stampede.Key]refFailed{},
 		watches: map[stampede.Key][]*refWatch{},
 		drops:   map[*func(string)]string{},
 	}
@@ -185,6 +193,9 @@ func (s *reference) elect(k stampede.Key, b stampede.Ballot) (el stampede.Electi
 		if !s.not("stamps begin with the token") {
 			lease.stamp = stampede.NewStamp()
 		}
+		if failed := s.failed[k]; time.Now().After(failed.until) && s.not("failures are forgotten") {
+			delete(s.failed, k)
+		}
 		lease.role, lease.until = stampede.RoleFollower, time.Now().Add(b.Length)
 		s.leases[k], mine = lease, true
 	}
@@ -244,6 +255,9 @@ func (s *reference) Commit(ctx context.Context, k stampede.Key, lease stampede.S
 		return stampede.Refused, nil
 	}
 	s.put(k, lease, e)
+	if s.not("commit ends the failures") {
+		delete(s.failed, k)
+	}
 	if s.not("commit ends the lease") {
 		delete(s.leases, k)
 	}
@@ -267,6 +281,9 @@ func (s *reference) CommitMarked(ctx context.Context, k stampede.Key, marker sta
 		stamp = marker
 	}
 	s.put(k, stamp, e)
+	if s.not("a marked commit ends the failures") {
+		delete(s.failed, k)
+	}
 	if s.not("a marked commit ends the marker") {
 		delete(s.leases, k)
 	}
@@ -333,17 +350,37 @@ func (s *reference) Renew(ctx context.Context, k stampede.Key, lease stampede.St
 	return stampede.Held, nil
 }
 
-func (s *reference) Fail(ctx context.Context, k stampede.Key, lease stampede.Stamp, backoff time.Duration) error {
+func (s *reference) Fail(ctx context.Context, k stampede.Key, lease stampede.Stamp, backoff stampede.Backoff) (time.Duration, error) {
 	if err := s.enter(ctx, &k); err != nil {
-		return err
+		return 0, err
 	}
 	defer s.mu.Unlock()
+	if l, ok := s.lease(k); ok && l.role == stampede.RoleBackOff && l.stamp == lease {
+		if !s.not("fail counts once") {
+			s.failed[k] = refFailed{s.failed[k].loads + 1, s.failed[k].until}
+		}
+		return time.Until(l.until), nil
+	}
 	if !s.held(k, lease, "fail checks the lease") {
-		return nil
+		return 0, nil
+	}
+	d, failed := backoff.First, s.failed[k]
+	for range failed.loads {
+		d = min(2*d, max(backoff.First, backoff.Max))
+	}
+	if failed.loads++; s.not("fail counts") {
+		failed.until = time.Now().Add(d + backoff.Max)
+		if !s.not("failures are remembered beyond the back-off") {
+			failed.until = time.Now().Add(d)
+		}
+		s.failed[k] = failed
 	}
 	delete(s.leases, k)
 	if s.not("fail leaves a marker") {
-		s.leases[k] = refLease{stamp: lease, role: stampede.RoleBackOff, until: time.Now().Add(backoff)}
+		s.leases[k] = refLease{stamp: lease, role: stampede.RoleBackOff, until: time.Now().Add(d)}
+	}
+	if !s.not("fail says for how long") {
+		d = backoff.First
 	}
 	if !s.not("fail says which lease") {
 		lease = stampede.Stamp{}
@@ -351,7 +388,7 @@ func (s *reference) Fail(ctx context.Context, k stampede.Key, lease stampede.Sta
 	if s.not("fail tells") {
 		s.tell(k, lease)
 	}
-	return nil
+	return d, nil
 }
 
 func (s *reference) Release(ctx context.Context, k stampede.Key, lease stampede.Stamp, pass stampede.Pass) error {
@@ -361,6 +398,9 @@ func (s *reference) Release(ctx context.Context, k stampede.Key, lease stampede.
 	defer s.mu.Unlock()
 	if !s.held(k, lease, "release checks the lease") {
 		return nil
+	}
+	if s.not("release ends the failures") {
+		delete(s.failed, k)
 	}
 	if s.not("release ends the lease") {
 		delete(s.leases, k)
@@ -399,6 +439,9 @@ func (s *reference) Set(ctx context.Context, k stampede.Key, e stampede.Entry) e
 
 // changed ends leases and tells of a change by what, except for the rule that is broken.
 func (s *reference) changed(what string, k stampede.Key) {
+	if s.not(what + " ends the failures") {
+		delete(s.failed, k)
+	}
 	l, ok := s.lease(k)
 	marker := ok && l.role != stampede.RoleFollower
 	if marker && s.not(what+" clears markers") || ok && !marker && s.not(what+" ends the lease") {

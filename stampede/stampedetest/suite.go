@@ -97,7 +97,7 @@ func storeTests(cfg *config) []storeTest {
 	if cfg.only != nil {
 		return cfg.only
 	}
-	tests := slices.Concat(readTests, electTests, commitTests, leaseTests, setTests, deleteTests,
+	tests := slices.Concat(readTests, electTests, commitTests, leaseTests, backoffTests, setTests, deleteTests,
 		expireTests, markedTests, watchTests, keyTests, answerTests, raceTests)
 	if cfg.garbage != nil {
 		tests = append(tests, garbageTests...)

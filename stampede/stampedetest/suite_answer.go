@@ -19,7 +19,10 @@ func (c *check) steps(k stampede.Key) map[string]func(context.Context) error {
 		},
 		"Commit": func(ctx context.Context) error { _, err := c.store.Commit(ctx, k, lease, c.entry("x")); return err },
 		"Renew":  func(ctx context.Context) error { _, err := c.store.Renew(ctx, k, lease, long); return err },
-		"Fail":   func(ctx context.Context) error { return c.store.Fail(ctx, k, lease, long) },
+		"Fail": func(ctx context.Context) error {
+			_, err := c.store.Fail(ctx, k, lease, stampede.Backoff{First: long})
+			return err
+		},
 		"Release": func(ctx context.Context) error {
 			return c.store.Release(ctx, k, lease, stampede.Pass{For: long})
 		},

@@ -6,7 +6,7 @@
 --         a late copy of the command that asked for it
 -- Redis   6.2
 local l = redis.call('GET', KEYS[1])
-if l == 'L' .. ARGV[1] then
+if l and string.sub(l, 1, 33) == 'L' .. ARGV[1] then
   if not ARGV[3] or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
   return 1
 end
