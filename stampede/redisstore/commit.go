@@ -36,7 +36,8 @@ func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Sta
 	data := entry.Encode(&e, n.Check)
 	if err := s.fits(data); err != nil {
 		if kinds == "L" {
-			err = errors.Join(err, s.Fail(ctx, key, right, unwritableFor))
+			_, ferr := s.Fail(ctx, key, right, stampede.Backoff{First: unwritableFor})
+			err = errors.Join(err, ferr)
 		}
 		return stampede.NotStored, wrap("commit", key, err)
 	}
