@@ -3,6 +3,7 @@ package subs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"time"
@@ -119,7 +120,7 @@ var errSilent = errors.New("subs: the subscription's connection is dead")
 func (h *Hub) receive(ctx context.Context, ps *redis.PubSub, pings chan<- struct{}) error {
 	asked := false
 	for {
-		got, err := ps.ReceiveTimeout(ctx, idleFor)
+		got, err := next(ctx, ps)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -146,6 +147,16 @@ func (h *Hub) receive(ctx context.Context, ps *redis.PubSub, pings chan<- struct
 			h.published(m.Channel, m.Payload)
 		}
 	}
+}
+
+// next returns what comes next. go-redis panics on some answers that are no messages, which must not end the process.
+func next(ctx context.Context, ps *redis.PubSub) (got any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("subs: not a message: %v", p)
+		}
+	}()
+	return ps.ReceiveTimeout(ctx, idleFor)
 }
 
 // answered says whether err is an answer of Redis.

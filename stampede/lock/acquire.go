@@ -57,7 +57,8 @@ type acquiring struct {
 	begun time.Time
 	tries int
 	last  error         // why the last try failed
-	left  time.Duration // for how long another holds the lock, as of the last try; 0: not known
+	known bool          // that the last try was answered
+	ends  time.Time     // when the lease of another ends, as of the last try; zero if that is not known
 	pause time.Duration // the last one
 
 	// What follows is for one who waits.
@@ -69,8 +70,12 @@ type acquiring struct {
 
 // try asks once, and reports whether that is the end of it. See [Locker.try] for process.
 func (a *acquiring) try(ctx context.Context, process string) (l *Lock, done bool, err error) {
-	l, a.left, err = a.lk.try(ctx, a.k, a.ttl, process)
+	l, left, err := a.lk.try(ctx, a.k, a.ttl, process)
 	a.tries++
+	a.known, a.ends = err == nil || errors.Is(err, ErrNotAcquired), time.Time{}
+	if left > 0 {
+		a.ends = time.Now().Add(left)
+	}
 	switch {
 	case err == nil:
 		a.lk.events.emit(Event{Kind: EventAcquired, Lock: a.k.name, Took: time.Since(a.begun)})
@@ -119,6 +124,7 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 	turn, wake := a.w.turn, (<-chan struct{})(nil)
 	if a.w.first {
 		turn, wake = nil, a.ln.wake
+		a.ln.ends = a.ends
 		if l, done, err := a.look(ctx, a.tries == 0); done { // else it has just asked
 			return l, err
 		}
@@ -126,8 +132,10 @@ func (a *acquiring) wait(ctx context.Context) (got *Lock, err error) {
 	for {
 		ask := true
 		select {
-		case <-turn: // who was first may have left without asking, when it was told to
+		case <-turn:
 			turn, wake = nil, a.ln.wake
+			n := lk.lines.told(a.ln)
+			ask, a.known = n.free || n.standby, true // else who was first before would have left word
 		case <-wake:
 			n := lk.lines.told(a.ln)
 			if n.standby && !n.free {
@@ -163,7 +171,8 @@ func (a *acquiring) look(ctx context.Context, ask bool) (l *Lock, done bool, err
 	sure := lk.listens(a.ln)
 	if ask {
 		_ = lk.lines.told(a.ln) // the answer will be newer
-		if l, done, err := a.try(ctx, lk.process); done {
+		l, done, err := a.try(ctx, lk.process)
+		if a.ln.ends = a.ends; done {
 			return l, true, err
 		}
 	}
@@ -178,7 +187,7 @@ func (a *acquiring) look(ctx context.Context, ask bool) (l *Lock, done bool, err
 // leave takes a out of its line, with the lock or without.
 func (a *acquiring) leave(got *Lock) {
 	lk, ln := a.lk, a.ln
-	if over := lk.lines.leave(a.k.name, ln, a.w, got); !over || ln.topic == nil {
+	if over := lk.lines.leave(a.k.name, ln, a.w, got, a.known); !over || ln.topic == nil {
 		return
 	}
 	lk.hub.Leave(ln.topic, ln.ear)
@@ -205,14 +214,14 @@ func (a *acquiring) nextPause(told bool) time.Duration {
 	longest := a.lk.opt.Poll
 	shortest := longest / 12
 	var pause time.Duration
-	if told && !errors.Is(a.last, ErrUnavailable) { // else nobody may be there to tell
+	if told && a.known { // else nobody may be there to tell
 		a.pause, pause = 0, longest*2+rand.N(longest*2)
 	} else { // decorrelated jitter
 		a.pause = min(longest, shortest+rand.N(max(3*a.pause-shortest, shortest)))
 		pause = a.pause
 	}
-	if a.left > 0 { // who holds it may have died
-		pause = min(pause, a.left+rand.N(min(shortest, apart)))
+	if !a.ln.ends.IsZero() { // who holds it may have died
+		pause = min(pause, max(time.Until(a.ln.ends), 0)+rand.N(min(shortest, apart)))
 	}
 	return pause
 }

@@ -147,15 +147,19 @@ func (k *keeper) expire() {
 // overLimit ends the ctx and the renewals. The lock is held for the rest of its lease, whose end is a loss.
 func (k *keeper) overLimit() {
 	k.mu.Lock()
+	stopped := k.stopped
 	k.dog.Stop()
 	k.mu.Unlock()
-	k.part(HoldLimit)
+	if !stopped {
+		k.part(HoldLimit)
+	}
 }
 
 // closed ends all. The lock is held for the rest of its lease.
 func (k *keeper) closed() {
-	k.stop()
-	k.part(Closed)
+	if k.stop() {
+		k.part(Closed)
+	}
 }
 
 // part ends the ctx of a lock that is held for the rest of its lease.
@@ -182,16 +186,16 @@ func (k *keeper) end(cause error) {
 	k.cancel(cause)
 }
 
-// stop ends all but the ctx.
-func (k *keeper) stop() {
+// stop ends all but the ctx. It reports whether there was anything to end.
+func (k *keeper) stop() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped {
-		return
+		return false
 	}
 	k.stopped = true
 	if k.dog == nil {
-		return // start comes later, and does nothing
+		return true // start comes later, and does nothing
 	}
 	k.dog.Stop()
 	k.expiry.Stop()
@@ -199,6 +203,7 @@ func (k *keeper) stop() {
 		k.limit.Stop()
 	}
 	k.unclose()
+	return true
 }
 
 type heldKey struct{}

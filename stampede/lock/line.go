@@ -1,26 +1,30 @@
 package lock
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/herdgate/herdgate/internal/subs"
 )
 
 // lines are where those of this process stand who wait for a lock.
 type lines struct {
-	mu  sync.Mutex // protects what follows, and the fields of each line
+	mu  sync.Mutex // protects what follows, and the first fields of each line
 	all map[string]*line
 }
 
 // line is the one for a lock. Only its first waiter asks Redis. It exists while somebody stands in it.
 type line struct {
-	waiters []*waiter // the first is at its turn
-	holder  *Lock     // acquired from this line, and perhaps held still; nil if not known
-	topic   *subs.Topic
-	ear     *ear // listens to releases elsewhere; nil until somebody had to
+	waiters []*waiter     // the first is at its turn
+	holder  *Lock         // acquired from this line, and perhaps held still; nil if not known
+	wake    chan struct{} // to look at news
+	news    news
 
-	wake chan struct{} // to look at news
-	news news
+	// What follows belongs to the first waiter.
+	topic *subs.Topic
+	ear   *ear      // listens to releases elsewhere; nil until somebody had to
+	ends  time.Time // when the lease of another ends, as far as is known
 }
 
 // news is what the first waiter of a line has not looked at yet.
@@ -49,27 +53,27 @@ func (ls *lines) join(name string) (*line, *waiter) {
 	return ln, w
 }
 
-// leave takes w out; got is the lock that it has acquired, if any. It reports whether the line is over.
-func (ls *lines) leave(name string, ln *line, w *waiter, got *Lock) (over bool) {
+// leave takes w out; got is the lock that it has acquired, if any. If w was first and has not found out who holds the
+// lock, the next one asks at once. leave reports whether the line is over.
+func (ls *lines) leave(name string, ln *line, w *waiter, got *Lock, known bool) (over bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for i, x := range ln.waiters {
-		if x == w {
-			ln.waiters = append(ln.waiters[:i:i], ln.waiters[i+1:]...)
-			if i == 0 && len(ln.waiters) > 0 {
-				close(ln.waiters[0].turn)
-			}
-			break
-		}
-	}
+	i := slices.Index(ln.waiters, w)
+	ln.waiters = slices.Delete(ln.waiters, i, i+1)
 	if got != nil {
 		ln.holder = got
 	}
-	if len(ln.waiters) > 0 {
-		return false
+	if len(ln.waiters) == 0 {
+		delete(ls.all, name)
+		return true
 	}
-	delete(ls.all, name)
-	return true
+	if i == 0 {
+		if !known {
+			ln.news.free = true
+		}
+		close(ln.waiters[0].turn)
+	}
+	return false
 }
 
 // standing says whether anybody waits for name in this process.
@@ -130,30 +134,20 @@ func (lk *Locker) listen(k *keys, ln *line) (stands <-chan struct{}) {
 	if lk.hub == nil {
 		return nil
 	}
-	ls := &lk.lines
-	ls.mu.Lock()
-	topic := ln.topic
-	ls.mu.Unlock()
-	if topic == nil { // only the first in line comes here
-		e := &ear{lk, ln}
-		topic = lk.hub.Join(k.channel.(string), e)
-		ls.mu.Lock()
-		ln.topic, ln.ear = topic, e
-		ls.mu.Unlock()
+	if ln.topic == nil {
+		ln.ear = &ear{lk, ln}
+		ln.topic = lk.hub.Join(k.channel.(string), ln.ear)
 	}
-	return lk.hub.Ready(topic)
+	return lk.hub.Ready(ln.topic)
 }
 
 // listens says whether the subscription of ln stands.
 func (lk *Locker) listens(ln *line) bool {
-	lk.lines.mu.Lock()
-	topic := ln.topic
-	lk.lines.mu.Unlock()
-	if topic == nil {
+	if ln.topic == nil {
 		return false
 	}
 	select {
-	case <-lk.hub.Ready(topic):
+	case <-lk.hub.Ready(ln.topic):
 		return true
 	default:
 		return false

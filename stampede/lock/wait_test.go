@@ -275,50 +275,77 @@ func TestWaitingAsksSeldomAndAtRandom(t *testing.T) {
 	})
 }
 
-// Who is first in line may leave at the very moment at which it is told that the lock is free. The next one does
-// not wait to be told again.
+// Who is first in line may leave while it asks, because it was told that the lock is free. The next one asks at
+// once, and does not wait to be told again.
 func TestWakeUpIsHandedOnWhenTheFirstInLineLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lk, n := bubbleLocker(t, nil)
-		other, err := lock.New(nil, n.client(t, "127.0.0.1:1"))
+		lk, n := bubbleLocker(t, &lock.Options{Poll: time.Hour})
+		holder := newBubbleHolder(t, n)
+		held, err := holder.Acquire(t.Context(), "job", time.Hour)
 		must(t, err)
-		defer func() { must(t, other.Close()) }()
-		atOnce := 0
-		for i := range 10 {
-			held, err := other.Acquire(t.Context(), "job", time.Hour)
-			must(t, err)
-			type end struct {
-				l   *lock.Lock
-				err error
+		ctx, leave := context.WithCancel(t.Context())
+		first, next := make(chan error, 1), make(chan *lock.Lock, 1)
+		go func() { first <- second(lk.Acquire(ctx, "job", time.Minute)) }()
+		time.Sleep(time.Second)
+		go func() {
+			l, err := lk.Acquire(t.Context(), "job", time.Minute)
+			if err != nil {
+				t.Error(err)
 			}
-			var ends [2]chan end
-			var leave [2]context.CancelFunc
-			for w := range 2 { // both ask before either stands in line
-				ctx, cancel := context.WithCancel(t.Context())
-				leave[w], ends[w] = cancel, make(chan end, 1)
-				go func() {
-					l, err := lk.Acquire(ctx, "job", time.Minute)
-					ends[w] <- end{l, err}
-				}()
-			}
-			time.Sleep(100 * time.Millisecond) // they are subscribed
-			n.Del(lockKey(n))                  // as if the first in line had heard of it
-			begun := time.Now()
-			leave[i%2]()
-			wantErr(t, (<-ends[i%2]).err, context.Canceled)
-			got := <-ends[1-i%2]
-			must(t, got.err)
-			if time.Since(begun) == 0 {
-				atOnce++
-			}
-			must(t, got.l.Release(t.Context()))
-			wantErr(t, held.Release(t.Context()), lock.ErrLost)
-			leave[1-i%2]()
+			next <- l
+		}()
+		time.Sleep(time.Second)
+		key := lockKey(n)
+		n.down.Store(true) // what is asked gets no answer
+		n.Del(key)
+		n.Publish(strings.Replace(key, ":k:", ":u:", 1), "c")
+		time.Sleep(50 * time.Millisecond)
+		n.down.Store(false)
+		begun := time.Now()
+		leave()
+		wantErr(t, <-first, context.Canceled)
+		l := <-next
+		if took := time.Since(begun); took > 50*time.Millisecond {
+			t.Errorf("the next one had it %v after the first one left", took)
 		}
-		if atOnce == 0 { // when the one who left was first
-			t.Error("the next in line waits to be told")
-		}
+		must(t, l.Release(t.Context()))
+		wantErr(t, held.Release(t.Context()), lock.ErrLost)
 	})
+}
+
+// Who is next in line knows what the one before has found out: a crowd whose patience ends one after the other does
+// not ask one after the other.
+func TestWaitersWhoLeaveDoNotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, n := bubbleLocker(t, nil)
+		holder := newBubbleHolder(t, n)
+		held, err := holder.Acquire(t.Context(), "job", time.Hour)
+		must(t, err)
+		var wg sync.WaitGroup
+		for i := range 500 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second+time.Duration(i)*time.Millisecond)
+				defer cancel()
+				_, err := lk.Acquire(ctx, "job", time.Minute)
+				wantErr(t, err, context.DeadlineExceeded)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		before := lk.Stats().Held
+		wg.Wait()
+		if n := lk.Stats().Held - before; n > 20 {
+			t.Errorf("asked %d times in five seconds", n)
+		}
+		must(t, held.Release(t.Context()))
+	})
+}
+
+// newBubbleHolder is a Locker of another process on n.
+func newBubbleHolder(t *testing.T, n *bubbleNode) *lock.Locker {
+	lk, err := lock.New(nil, n.client(t, "127.0.0.1:1"))
+	must(t, err)
+	t.Cleanup(func() { must(t, lk.Close()) })
+	return lk
 }
 
 // A message may come at a moment at which Redis does not serve. What comes next is a short pause, not the long
