@@ -99,9 +99,9 @@
 // fewer. So every later majority has a server that knows at least f, which accepts only what is above it.
 //
 // SeedFences begins a new epoch on each server, in which no lock's number is below the given one, and returns once a
-// majority is in these epochs at the same moment, after the last of them began. From then on fewer than a majority are ignorant of
-// that number, by the same argument. While a majority is marked, the number may be any; otherwise it replaces what
-// was forgotten, and is only as good as the knowledge of who gives it.
+// majority is in these epochs at the same moment, after the last of them began. From then on fewer than a majority are
+// ignorant of that number, by the same argument. While a majority is marked, the number may be any; otherwise it
+// replaces what was forgotten, and is only as good as the knowledge of who gives it.
 //
 // Without step 3 it fails: a server accepts f, forgets it before the others of the majority have it, and is given its numbers by
 // those others. Without the claim it fails: an old answer is written to a server that has accepted and forgotten f in

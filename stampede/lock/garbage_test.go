@@ -64,7 +64,8 @@ func TestGarbageIsNoLock(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40)
 	for _, reply := range []string{
-		"+OK\r\n", "-ERR what\r\n", "-NOPERM no\r\n", "$-1\r\n", "$0\r\n\r\n", "$5\r\nhello\r\n", "$40\r\n" + long + "\r\n", "*-1\r\n", "*0\r\n",
+		"+OK\r\n", "-ERR what\r\n", "-NOPERM no\r\n", "$-1\r\n", "$0\r\n\r\n", "$5\r\nhello\r\n", "$40\r\n" + long + "\r\n",
+		"*-1\r\n", "*0\r\n",
 		":1\r\n", ":-5\r\n", ":9223372036854775807\r\n", "*3\r\n:1\r\n:2\r\n:3\r\n", "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
 		"*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n", "*4\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n", "nonsense\r\n",
 	} {

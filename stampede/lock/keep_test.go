@@ -107,6 +107,25 @@ func TestLossIsFeltAtTheDeadlineWhenRedisIsSilent(t *testing.T) {
 	})
 }
 
+// node-redlock#309: after the loss, seconds were spent on releasing what was not held any more.
+func TestDoReturnsAtOnceAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, n := bubbleLocker(t, nil)
+		var lostAt time.Time
+		err := lk.Do(t.Context(), "job", 3*time.Second, func(ctx context.Context) error {
+			n.down.Store(true)
+			<-ctx.Done()
+			lostAt = time.Now()
+			return nil
+		})
+		only(t, err, lock.ErrLost)
+		if took := time.Since(lostAt); took != 0 {
+			t.Errorf("Do returned %v after the loss", took)
+		}
+		n.down.Store(false)
+	})
+}
+
 // A short trouble costs nothing: failed renewals are tried again soon.
 func TestShortOutageIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,11 @@ import (
 // claimKept is how long a claim stands.
 const claimKept = 10 * time.Second
 
+// markKeys are those of the marker and the claim.
+func (lk *Locker) markKeys() []string {
+	return []string{lk.opt.Name + markerKey, lk.opt.Name + claimKey}
+}
+
 // mark is what a server answers about its marker.
 type mark struct {
 	n     *node
@@ -73,7 +78,7 @@ func (n *node) look(claim string) mark {
 		return mark{n: n, err: err}
 	}
 	m, err := ask(context.Background(), n, "", lk.opt.Timeout, func(ctx context.Context) (m mark, err error) {
-		reply, err := claimScript.Run(ctx, n.rdb, []string{lk.opt.Name + markerKey, lk.opt.Name + claimKey}, claim, claimKept.Milliseconds()).StringSlice()
+		reply, err := claimScript.Run(ctx, n.rdb, lk.markKeys(), claim, claimKept.Milliseconds()).StringSlice()
 		if err != nil {
 			return m, err
 		}
@@ -93,14 +98,14 @@ func (n *node) look(claim string) mark {
 // seed makes the marker of a server that was claimed, if the claim still stands.
 func (m *mark) seed(epoch string, top uint64) bool {
 	return m.n.mark(func(ctx context.Context) (int, error) {
-		return seedScript.Run(ctx, m.n.rdb, []string{m.n.lk.opt.Name + markerKey, m.n.lk.opt.Name + claimKey}, m.claim, epoch, digits(top)).Int()
+		return seedScript.Run(ctx, m.n.rdb, m.n.lk.markKeys(), m.claim, epoch, digits(top)).Int()
 	})
 }
 
 // raise begins a new epoch on a server that has its marker: no number of any lock is below top in it.
 func (m *mark) raise(epoch string, top uint64) bool {
 	return m.n.mark(func(ctx context.Context) (int, error) {
-		return raiseScript.Run(ctx, m.n.rdb, []string{m.n.lk.opt.Name + markerKey}, m.epoch, epoch, digits(top)).Int()
+		return raiseScript.Run(ctx, m.n.rdb, m.n.lk.markKeys()[:1], m.epoch, epoch, digits(top)).Int()
 	})
 }
 

@@ -281,7 +281,9 @@ func (w *fenceWorld) run(steps, forgetful int) string {
 
 func explore(rules fenceRules, raises bool, seed uint64, runs int) (wrong string, history []string, grants int) {
 	for i := range runs {
-		w := &fenceWorld{rules: rules, raises: raises, rnd: rand.New(rand.NewPCG(seed, uint64(i))), servers: make([]fenceServer, 3+2*(i%2))}
+		w := &fenceWorld{
+			rules: rules, raises: raises, rnd: rand.New(rand.NewPCG(seed, uint64(i))), servers: make([]fenceServer, 3+2*(i%2)),
+		}
 		forgetful := []int{10, 15, 60}[i%3]
 		if wrong := w.run(150, forgetful); wrong != "" {
 			return fmt.Sprintf("run %d: %s", i, wrong), w.history, grants

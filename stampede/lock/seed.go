@@ -56,15 +56,16 @@ func (lk *Locker) InitFences(ctx context.Context) error {
 // forgotten at the same time, acquiring fails with ErrNoFences. Then call SeedFences with the highest number that any
 // resource has seen, or more, since locks that are held may still bring theirs: too low a number is the only way in which
 // numbers could come twice. (What servers that answer still know, and their clocks, count as well, so a number that
-// is too low does no harm as long as no clock was set back, and no number raised above the clocks.) While a majority knows the numbers, SeedFences lets them
-// go on above those of another system, say. Zero is ErrMisuse: see InitFences.
+// is too low does no harm as long as no clock was set back, and no number raised above the clocks.) While a majority
+// knows the numbers, SeedFences lets them go on above those of another system, say. Zero is ErrMisuse: see
+// InitFences.
 //
 // A majority of servers must answer, else the error is ErrTooFewNodes. When a majority forgets its numbers during the
 // call, the error is ErrNoFences.
 func (lk *Locker) SeedFences(ctx context.Context, above uint64) error {
 	switch {
 	case above == 0:
-		return fmt.Errorf("%w: SeedFences above 0: say what numbers have been seen, or InitFences that there are none", ErrMisuse)
+		return fmt.Errorf("%w: SeedFences needs the highest number that was seen; the first time, InitFences is for", ErrMisuse)
 	case above >= maxFence:
 		return fmt.Errorf("%w: fencing numbers end at %d", ErrMisuse, uint64(maxFence))
 	}
