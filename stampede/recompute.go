@@ -217,17 +217,17 @@ func found[T any](e *Entry, r Result[T], asked flight.Mark) outcome[T] {
 // delivered makes an outcome of an entry that came with the message that it was committed. What is known
 // of it is from the election before that.
 func (j *job[T]) delivered(w *vigil, asked flight.Mark, now time.Time, m mark) (out outcome[T], ok bool) {
-	e := w.stored
-	if e == nil {
+	if w.stored == nil {
 		return out, false
 	}
+	e := *w.stored // others may have been told the same
 	w.stored = nil
-	r := j.g.open(j.k.Key, e)
-	if servable(e) < Stale {
+	r := j.g.open(j.k.Key, &e)
+	if servable(&e) < Stale {
 		return out, false
 	}
-	j.g.local.put(j.k.Key, e, r.Value, now, m, stored)
-	return found(e, r, asked), true
+	j.g.local.put(j.k.Key, &e, r.Value, now, m, stored)
+	return found(&e, r, asked), true
 }
 
 // elect stands for election. Only the first election of a flight is on the callers' budget: later ones

@@ -289,7 +289,7 @@ type Change struct {
 	// Unstored is the lease of a load that ended without a stored value (Fail, Release with a pass),
 	// zero for any other change.
 	Unstored Stamp
-	// Stored is what a Commit has stored, as of then: its Stamp is the lease. Nil for any other change, and
-	// where the store does not tell.
+	// Stored is what a Commit has stored, as of then: its Stamp is the lease. It is read-only: others may
+	// have been told the same. Nil for any other change, and where the store does not tell.
 	Stored *Entry
 }
