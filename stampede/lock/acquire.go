@@ -73,8 +73,8 @@ func (a *acquiring) try(ctx context.Context, process string) (l *Lock, done bool
 	l, left, err := a.lk.try(ctx, a.k, a.ttl, process)
 	a.tries++
 	a.known, a.ends = err == nil || errors.Is(err, ErrNotAcquired), time.Time{}
-	if left > 0 {
-		a.ends = time.Now().Add(left)
+	if left > 0 || errors.Is(err, ErrNotAcquired) { // in its last millisecond a lock has 0 ms left
+		a.ends = time.Now().Add(max(left, time.Millisecond))
 	}
 	switch {
 	case err == nil:
