@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/herdgate/herdgate/internal/flight"
 )
 
 // vigil is a flight's wait for another pod's load. One subscription serves it, whatever the number of
@@ -15,6 +13,7 @@ type vigil struct {
 	begun    time.Time
 	stands   <-chan struct{} // the subscription, as of which an election was begun
 	poll     time.Duration
+	polls    int
 	followed []Stamp // leases of the loads that it waited for
 	told     bool    // one of them ended without a stored value
 	stored   *Entry  // what the last one stored, if that was told
@@ -36,12 +35,13 @@ const (
 //
 // What was committed may come with the message. It was committed after the election that found its lease
 // held, and so vouches for whoever came before that election was sent.
-func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el *Election, since time.Time) (again bool) {
-	w.subscribe(g.store, Key{g.space, key})
+func (j *job[T]) follow(w *vigil, el *Election) (again bool) {
+	g := j.g
+	w.subscribe(g.store, j.k)
 	if !slices.Contains(w.followed, el.Lease) {
 		w.followed = append(w.followed, el.Lease)
 	}
-	rest := g.opts.WaitTimeout - time.Since(since)
+	rest := g.opts.WaitTimeout - time.Since(j.q.since)
 	if rest <= 0 {
 		return false
 	}
@@ -50,7 +50,11 @@ func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el
 	confirmed := ready
 	if w.stands == ready {
 		confirmed = nil // an election was held since
+		j.stand()
 	} else {
+		if w.polls++; w.polls > 1 { // else there is an election in a moment, which needs the seat again
+			j.stand()
+		}
 		sleep = w.poll
 		w.poll = min(maxPoll, minPoll+rand.N(3*w.poll-minPoll))
 	}
@@ -68,7 +72,7 @@ func (g *Guard[T]) follow(w *vigil, f *flight.Flight[outcome[T]], key string, el
 	case <-g.life.quit:
 		return false
 	}
-	return f.Waiting() > 0
+	return j.f.Waiting() > 0
 }
 
 func (w *vigil) subscribe(store Store, key Key) {

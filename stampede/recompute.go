@@ -179,10 +179,9 @@ func (j *job[T]) do() outcome[T] {
 		case w.told || g.orphans.active(key, el.Lease):
 			return j.loadAlone(&w, Stamp{})
 		}
-		j.stand()
 		j.load.batch.settle(key)
 		switch {
-		case g.follow(&w, j.f, key, &el, q.since):
+		case j.follow(&w, &el):
 			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
 				return out
 			} else if ok {
