@@ -29,6 +29,7 @@ type Guard[T any] struct {
 	local     *local // nil: there is none
 	early     earlyRefresh
 	short     shortTTL
+	usual     usual
 	life      lifecycle
 	seats     chan struct{} // taken by loads; nil: they need none
 	mode      mode[T]

@@ -39,11 +39,14 @@ type world struct {
 	movers  []*watch   // scratch
 	values  []*value   // by number; 0 is nobody's
 	hints   []hint     // drops that pods have not heard of
+	claims  stampede.MemoryStore
+	emptied int // the last step at which the store lost everything
 	callSeq int
 	loadSeq int
 
-	mu    sync.Mutex // protects inbox, and of each watch and command what says so
-	inbox inbox
+	mu     sync.Mutex // protects what follows, and of each watch and command what says so
+	inbox  inbox
+	hedges []*call
 }
 
 // inbox is what the pods' goroutines have done since the scheduler last looked.
