@@ -1,6 +1,7 @@
 package stampede
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -60,29 +61,28 @@ func (j *job[T]) hedge(w *vigil, el *Election) (out outcome[T], ok bool) {
 	}
 	defer j.g.unclaim(c)
 	j.g.events.emit(EventHedge, j.k.Key, time.Since(w.since), nil)
-	loaded, lookout := make(chan struct{}), make(chan struct{})
+	ctx, loaded := context.WithCancel(j.ctx)
+	defer loaded()
+	j.g.life.more()
 	go func() {
-		defer close(lookout)
-		j.lookOut(w.watch, loaded)
+		defer j.g.life.leave()
+		j.lookOut(ctx, w.watch)
 	}()
-	out = j.loadAlone(w, el.Lease)
-	close(loaded)
-	<-lookout
-	return out, true
+	return j.loadAlone(w, el.Lease), true
 }
 
-// lookOut tells the callers of a flight that loads what another pod stores meanwhile.
-func (j *job[T]) lookOut(watch Watch, loaded <-chan struct{}) {
+// lookOut tells the callers of a flight that loads what another pod stores meanwhile, until ctx ends.
+func (j *job[T]) lookOut(ctx context.Context, watch Watch) {
 	for {
 		poll := time.NewTimer(maxPoll/2 + rand.N(maxPoll))
 		select {
-		case <-loaded:
+		case <-ctx.Done():
 			poll.Stop()
 			return
 		case <-watch.C():
 		case <-poll.C:
 		}
 		poll.Stop()
-		j.tellStored(j.ctx)
+		j.tellStored(ctx)
 	}
 }
