@@ -149,7 +149,7 @@ func (w *world) sent(c *command) {
 	}
 	switch c.op {
 	case opRead:
-		if w.loading(c.call) || w.cfg.seated() && c.call.reads > 0 && w.watching(c.pod, c.keys[0]) {
+		if w.loading(c.call) || w.mayHedge(c.call) || w.cfg.seated() && c.call.reads > 0 && w.watching(c.pod, c.keys[0]) {
 			// It looks what is there while it loads, or waits for its turn.
 			c.aside = true // or its load has just ended, and it has not been heard of
 			c.call.asides++
