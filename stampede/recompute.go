@@ -188,7 +188,8 @@ func (j *job[T]) do() outcome[T] {
 			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
 				return out
 			} else if ok {
-				j.f.Tell(out) // the others have to look
+				j.f.Waitable(false, time.Time{}) // the others have to look
+				j.f.Tell(out)
 			}
 			continue
 		case g.life.quitting():
