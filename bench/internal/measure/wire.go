@@ -17,8 +17,8 @@ type Wire struct {
 
 // Sent is what was sent to Redis.
 type Sent struct {
-	// Requests are commands, where a script is one, and GET with the PTTL that follows it is one. What sets
-	// up a connection or frames a transaction is none (HELLO, CLIENT, PING, MULTI...).
+	// Requests are commands, where a script is one, and GET or GETRANGE with the PTTL that follows it is one. What
+	// sets up a connection or frames a transaction is none (HELLO, CLIENT, PING, MULTI...).
 	Requests int64
 	// Writes is how often something was handed to the system to send: one for a batch of commands.
 	Writes int64
@@ -92,6 +92,7 @@ type wireConn struct {
 	counts counts
 }
 
+// Write sends p and counts what is in it.
 func (c *wireConn) Write(p []byte) (int, error) {
 	n, err := c.TCPConn.Write(p)
 	c.mu.Lock()
@@ -101,6 +102,7 @@ func (c *wireConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the connection; what it has sent stays counted.
 func (c *wireConn) Close() error {
 	err := c.TCPConn.Close()
 	c.wire.mu.Lock()
@@ -132,7 +134,7 @@ type counts struct {
 	skip    int    // bytes of an argument, still to come
 	naming  bool   // the argument is the command's name
 	name    []byte
-	lastGet bool // the last command was GET
+	lastGet bool // the last command was GET or GETRANGE
 }
 
 func (c *counts) read(p []byte) {
@@ -187,7 +189,7 @@ func (c *counts) command(name []byte) {
 	}
 	*n++
 	wasGet := c.lastGet
-	c.lastGet = string(name) == "get"
+	c.lastGet = string(name) == "get" || string(name) == "getrange"
 	if !setUp[string(name)] && (string(name) != "pttl" || !wasGet) {
 		c.requests++
 	}
