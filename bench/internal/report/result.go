@@ -44,6 +44,8 @@ type Column struct {
 	Digits int    `json:"digits"`
 	// Chart is the caption of the bars that show the column; "": no bars.
 	Chart string `json:"chart,omitempty"`
+	// Curve is the caption of the curves that show the column along a series; "": none.
+	Curve string `json:"curve,omitempty"`
 	// RatioTo names the contender whose value of Of this column is a multiple of, within each repeat.
 	RatioTo string `json:"ratio_to,omitempty"`
 	Of      string `json:"of,omitempty"`
@@ -55,6 +57,8 @@ type Result struct {
 	Variant   string             `json:"variant"`
 	Contender string             `json:"contender"`
 	Repeat    int                `json:"repeat"`
+	Series    string             `json:"series,omitempty"` // of variants that differ in one number, named after it
+	X         float64            `json:"x,omitempty"`      // that number
 	Values    map[string]float64 `json:"values,omitempty"`
 	Latency   string             `json:"latency,omitempty"` // HdrHistogram, compressed, base64
 	Timeline  []Point            `json:"timeline,omitempty"`

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"strings"
+)
+
+// pictureStyle makes a picture stand by itself, on light and on dark pages.
+const pictureStyle = `<style>
+svg { --ink: #1c1e21; --dim: #6b7280; --rule: #d8dce2; --own: #0b7a4b; --other: #8a94a3; }
+@media (prefers-color-scheme: dark) { svg { --ink: #e7e9ec; --dim: #9aa1ab; --rule: #3a3f46; --own: #3ddc97; --other: #7b8594; } }
+text { font: 13px system-ui, sans-serif; fill: var(--ink); } .tick { fill: var(--dim); font-size: 11px; } .head { font-weight: 600; }
+.grid { stroke: var(--rule); } .bar { fill: var(--other); } .own.bar { fill: var(--own); } .own.name { fill: var(--own); font-weight: 600; }
+</style>`
+
+// Picture returns the storm as one picture, for README.md: loads per expiry and the 99th percentile of latency. It
+// is empty when there was no storm.
+func (b *Book) Picture() string {
+	const storm, variant = "storm", "8 pods x 32"
+	names := b.names(func(name string) bool {
+		return b.shared(name) && b.cell(pick{"", storm, variant, "per_expiry", ""}, name) != ""
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	const width, left, row, top = 860.0, 170.0, 24.0, 34.0
+	bottom := top + row*float64(len(names))
+	d := newDrawing(width, bottom+28, "An expiry storm: loads per expiry, and the 99th percentile of latency")
+	d.WriteString(pictureStyle)
+	for _, half := range []struct {
+		title, key, unit string
+		from, to         float64 // places
+		least            float64 // where the scale begins: what would be ideal
+	}{
+		{"loads per expiry", "per_expiry", "", left, 460, 0.5},
+		{"p99 latency", "p99", " ms", 550, 800, 0.5},
+	} {
+		p := pick{"", storm, variant, half.key, ""}
+		most := half.least * 10
+		values := make(map[string]Summary)
+		for _, name := range names {
+			s, ok := b.Value(storm, variant, name, Column{Key: half.key})
+			if ok {
+				values[name], most = s, max(most, s.Median)
+			}
+		}
+		x := scale{from: half.least, to: most, start: half.from, end: half.to, log: true}
+		d.text(half.from, 18, "start", "head", half.title)
+		for _, v := range x.decades() {
+			d.line(x.at(v), top-4, x.at(v), bottom, "grid")
+			d.text(x.at(v), bottom+16, "middle", "tick", short(v)+half.unit)
+		}
+		for i, name := range names {
+			s, ok := values[name]
+			if !ok {
+				continue
+			}
+			y, end := top+row*float64(i), x.at(s.Median)
+			class := "other"
+			if ours(name) {
+				class = "own"
+			}
+			if half.from == left {
+				d.text(left-10, y+16, "end", "name "+class, name)
+			}
+			text := b.cell(p, name) + half.unit
+			d.rect(half.from, y+4, max(2, end-half.from), row-8, "bar "+class, name+": "+text)
+			d.text(max(end, half.from+2)+6, y+16, "start", "value", text)
+		}
+	}
+	return strings.TrimSpace(d.end()) + "\n"
+}
