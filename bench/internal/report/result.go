@@ -63,7 +63,8 @@ type Result struct {
 	Latency   string             `json:"latency,omitempty"` // HdrHistogram, compressed, base64
 	Timeline  []Point            `json:"timeline,omitempty"`
 	Errors    map[string]int     `json:"errors,omitempty"`
-	Fault     string             `json:"fault,omitempty"` // why there is nothing
+	Commands  map[string]int64   `json:"commands,omitempty"` // that the pods sent to Redis, by name
+	Fault     string             `json:"fault,omitempty"`    // why there is nothing
 }
 
 // Point is a stretch of a run.

@@ -210,6 +210,7 @@ func (m *measured) result() report.Result {
 			"late_p99":         ms(late.Quantile(0.99)), // how late calls were made: the machine's doing
 		},
 		Errors:   m.Errors,
+		Commands: m.Sent.Commands,
 		Timeline: m.timeline(100 * time.Millisecond),
 	}
 	r.Latency, _ = m.took.Encode() // a histogram in memory always encodes
