@@ -16,6 +16,11 @@ func RunCost(ctx context.Context, rig *Rig, c contender.Contender) (report.Resul
 	return runCost(ctx, rig, c)
 }
 
+// RunHit asks for one key, by one goroutine.
+func RunHit(ctx context.Context, rig *Rig, c contender.Contender, memory bool, length time.Duration) (report.Result, error) {
+	return runHit(ctx, rig, c, hitSetup{length: length, par: 1, keys: 1, memory: memory})
+}
+
 // RunWeb asks for a hit.
 func RunWeb(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 	s := webSetups(true)[0]
