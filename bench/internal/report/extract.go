@@ -163,9 +163,9 @@ func (b *Book) growth() string {
 				}
 				who = []string{"herdgate", "herdgate", "herdgate", "herdgate"}
 			}
-			fmt.Fprintf(&text, "| %s | ", series)
+			fmt.Fprintf(&text, "| %s |", series)
 			for _, p := range picks {
-				fmt.Fprintf(&text, "%s | ", p.title)
+				fmt.Fprintf(&text, " %s |", p.title)
 			}
 			fmt.Fprintf(&text, "\n|--:|%s\n", strings.Repeat("--:|", len(picks)))
 			for _, place := range b.places(workload, series) {

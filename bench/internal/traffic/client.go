@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"time"
 )
 
@@ -117,6 +118,7 @@ func Main() {
 	if os.Getenv(clientEnv) == "" {
 		return
 	}
+	signal.Ignore(os.Interrupt) // Ctrl-C is for the parent, which ends this process
 	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: client:", err)
 		os.Exit(1)

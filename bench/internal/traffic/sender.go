@@ -3,6 +3,7 @@ package traffic
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -106,7 +107,7 @@ func (s *sender) turns(o *Order, end time.Time, conns []*conn, done func(*record
 // connect returns the connections to the server, of which it makes those that are missing.
 func (s *sender) connect(o *Order) ([]*conn, error) {
 	for len(s.conns[o.Addr]) < o.Connections {
-		raw, err := net.Dial("tcp", o.Addr)
+		raw, err := new(net.Dialer).DialContext(context.Background(), "tcp", o.Addr)
 		if err != nil {
 			return nil, err
 		}
