@@ -102,6 +102,7 @@ func start(ctx context.Context, cfg *config, out, progress io.Writer) error {
 		return err
 	}
 	run := describe(p, redisNow.Version)
+	run.Quick = cfg.quick
 	book := &report.Book{Run: run}
 	if cfg.profile != "" {
 		f, err := os.Create(cfg.profile)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,9 @@ var extract = regexp.MustCompile(`(?s)<!-- bench: (\w+) -->\n(.*?)<!-- /bench --
 // publish puts the results into the documents, and makes the picture that README.md shows. Extracts that there are
 // no results of stay as they are.
 func publish(root string, book *report.Book) error {
+	if book.Run.Quick || book.Run.Unfinished != "" {
+		return errors.New("publish: a quick or an unfinished run is nothing to show")
+	}
 	extracts := book.Extracts()
 	for _, name := range documents {
 		file := filepath.Join(root, name)

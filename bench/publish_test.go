@@ -75,6 +75,14 @@ func TestPublishPutsNumbersIntoTheirPlacesAndLeavesTheRest(t *testing.T) {
 	}
 }
 
+func TestPublishRefusesARunThatIsNothingToShow(t *testing.T) {
+	for _, run := range []report.Run{{Quick: true}, {Unfinished: "it was interrupted"}} {
+		if err := publish(t.TempDir(), &report.Book{Run: run}); err == nil || !strings.Contains(err.Error(), "nothing to show") {
+			t.Errorf("%+v: %v", run, err)
+		}
+	}
+}
+
 func TestPublishRefusesADocumentWithoutAPlace(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "README.md"), []byte("nothing\n"), 0o600); err != nil {

@@ -6,10 +6,11 @@ import (
 
 // pictureStyle makes a picture stand by itself, on light and on dark pages.
 const pictureStyle = `<style>
-svg { --ink: #1c1e21; --dim: #6b7280; --rule: #d8dce2; --own: #0b7a4b; --other: #8a94a3; }
-@media (prefers-color-scheme: dark) { svg { --ink: #e7e9ec; --dim: #9aa1ab; --rule: #3a3f46; --own: #3ddc97; --other: #7b8594; } }
-text { font: 13px system-ui, sans-serif; fill: var(--ink); } .tick { fill: var(--dim); font-size: 11px; } .head { font-weight: 600; }
-.grid { stroke: var(--rule); } .bar { fill: var(--other); } .own.bar { fill: var(--own); } .own.name { fill: var(--own); font-weight: 600; }
+text { font: 13px system-ui, sans-serif; fill: #1c1e21; } .tick { fill: #6b7280; font-size: 11px; } .head, .own.name { font-weight: 600; }
+.grid { stroke: #d8dce2; } .bar { fill: #8a94a3; } .own.bar, .own.name { fill: #0b7a4b; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e7e9ec; } .tick { fill: #9aa1ab; } .grid { stroke: #3a3f46; } .bar { fill: #7b8594; } .own.bar, .own.name { fill: #3ddc97; }
+}
 </style>`
 
 // Picture returns the storm as one picture, for README.md: loads per expiry and the 99th percentile of latency. It

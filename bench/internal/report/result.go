@@ -22,6 +22,7 @@ type Run struct {
 	Contenders map[string]string `json:"contenders"` // what each is
 	Order      []string          `json:"order"`      // of contenders
 	Workloads  []Workload        `json:"workloads"`
+	Quick      bool              `json:"quick,omitempty"`      // it was to see that all works, not to compare
 	Unfinished string            `json:"unfinished,omitempty"` // why it ended before its time
 }
 
