@@ -88,7 +88,10 @@ func (s scale) steps() (list []float64) {
 
 // short is a number with as few digits as do.
 func short(v float64) string {
-	if v >= 1000 {
+	switch {
+	case v >= 999_500:
+		return fmt.Sprintf("%.3gM", v/1e6)
+	case v >= 999.5:
 		return fmt.Sprintf("%.3gk", v/1000)
 	}
 	return fmt.Sprintf("%.3g", v)

@@ -30,7 +30,7 @@ var cold = Workload{
 	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
 	Quick: []string{"none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
-		rounds, repeats := 6, 3
+		rounds, repeats := 5, 3
 		if quick {
 			rounds, repeats = 2, 1
 		}

@@ -41,7 +41,7 @@ var redisHit = Workload{
 		return (inRedis(c) || c.Kind == contender.Floor) && !slices.Contains([]string{"setnx-poll", "redislock", "redsync", xfetchName}, c.Name) // they read as none does
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, keys, pars := 400*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
+		length, repeats, keys, pars := 350*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
 		if quick {
 			length, repeats, keys, pars = 150*time.Millisecond, 1, []int{1000}, []int{1, 128}
 		}
