@@ -331,7 +331,7 @@ func TestResultSaysWhetherTheCallHasStartedSomethingBehind(t *testing.T) {
 		}
 		behind(false, stampede.FromLoad)
 		behind(false, stampede.FromLocal)
-		time.Sleep(180 * time.Millisecond)
+		time.Sleep(195 * time.Millisecond)
 		behind(true, stampede.FromLocal) // soon to be asked for again
 		behind(false, stampede.FromLocal)
 		time.Sleep(steady.TTL)

@@ -188,7 +188,7 @@ func (c *local) pocket(e *Entry, v any, read time.Duration, m mark, how standing
 			servable += e.StaleFor
 		}
 		p.until = min(read+c.ttl, servable)
-		p.check = min(read+c.ttl/2+rand.N(c.ttl/4+1), p.stale-c.early.gap(e)) // before anybody has to wait for it
+		p.check = min(read+4*c.ttl/5+rand.N(c.ttl/7+1), p.stale-c.early.gap(e)) // before anybody has to wait for it
 	}
 	return p
 }

@@ -206,7 +206,7 @@ type batch[T any] struct {
 	mu      sync.Mutex // protects what follows
 	pending map[string]struct{}
 	open    *round[T] // gathers
-	users   int       // of the seat: the call, and rounds
+	users   int       // of the seat: the call, and flights that may load
 }
 
 // round is a call of a ManyLoader.
@@ -265,14 +265,26 @@ func (b *batch[T]) seal() {
 	b.open = nil
 }
 
-// seated says whether its loads need no seat of their own.
-func (b *batch[T]) seated() bool { return b != nil && b.seat != nil }
+// share lets a flight load on the seat of the call, until it leaves. There is none, or none any more, for what is
+// loaded behind, and for a flight that goes on when the call has returned.
+func (b *batch[T]) share() *seat {
+	if b == nil || b.seat == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users == 0 {
+		return nil
+	}
+	b.users++
+	return &seat{shared: b.leave}
+}
 
-// leave lets go of the seat when the last round has.
+// leave gives the seat back when the call and all flights have left.
 func (b *batch[T]) leave() {
 	b.mu.Lock()
 	b.users--
-	last := b.users == 0 && b.seat != nil
+	last := b.users == 0
 	b.mu.Unlock()
 	if last {
 		b.seat()
@@ -287,7 +299,6 @@ func (b *batch[T]) get(ctx context.Context, key string) (v T, err error) {
 	if first {
 		r = &round[T]{late: len(b.pending) == 0, fire: make(chan struct{}), done: make(chan struct{})}
 		b.open = r
-		b.users++
 	}
 	own, _ := ctx.Value(linkKey{}).(*link)
 	r.keys, r.links, r.ctxs = append(r.keys, key), append(r.links, own), append(r.ctxs, ctx)
@@ -295,7 +306,6 @@ func (b *batch[T]) get(ctx context.Context, key string) (v T, err error) {
 	b.mu.Unlock()
 
 	if first {
-		defer b.leave()
 		b.run(ctx, r)
 	}
 	select {

@@ -24,11 +24,15 @@ import (
 type seat struct {
 	inPod   bool
 	inFleet *claim // of a key that stands for the seat; nil: none was needed
+	shared  func() // it is part of another one: gives that part back
 }
 
 // sit takes a seat for the load of a flight. If it gets none, out is what becomes of the flight.
 func (j *job[T]) sit(w *vigil, inFleet bool) (out outcome[T], ok bool) {
-	if j.seat != nil || partOfLoad(j.ctx, j.g.place) || j.load.batch.seated() {
+	if j.seat != nil || partOfLoad(j.ctx, j.g.place) {
+		return out, true
+	}
+	if j.seat = j.load.batch.share(); j.seat != nil {
 		return out, true
 	}
 	s := &seat{}
@@ -86,6 +90,10 @@ func (g *Guard[T]) overloaded(key string) error {
 }
 
 func (g *Guard[T]) leaveSeat(s *seat) {
+	if s.shared != nil {
+		s.shared()
+		return
+	}
 	if s.inPod {
 		<-g.seats
 	}

@@ -2,6 +2,7 @@ package stampede_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -271,6 +272,40 @@ func TestWhoFollowsHoldsNoSeat(t *testing.T) {
 		get(t.Context(), b.Guard, "other", value(2)).within(t, 2, 50*time.Millisecond) // a poll later, if it had just been tried
 		(<-leader).is(t, 1, 10*time.Second)
 		<-follower
+	})
+}
+
+// A flight that a call of GetMany has started goes on for others who wait, when that call has returned and given its seat back.
+func TestSeatOfGetManyIsGivenBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(stampede.MemoryStore)
+		a, b := newPod(t, store, stampede.Options{}), newPod(t, store, stampede.Options{MaxLoads: 1})
+		failing := going(t.Context(), a.Guard, "k", (&source{takes: time.Second, fails: errBoom}).load)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		src := &source{takes: time.Second}
+		many := make(chan error, 1)
+		go func() {
+			_, err := b.GetMany(ctx, []string{"k"}, func(ctx context.Context, _ []string) (map[string]int, error) {
+				v, err := src.load(ctx)
+				return map[string]int{"k": v}, err
+			})
+			many <- err
+		}()
+		synctest.Wait()
+		joined := going(t.Context(), b.Guard, "k", never(t))
+		if err := <-many; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("GetMany: %v", err)
+		}
+		(<-failing).fails(t, errBoom, time.Second)
+		synctest.Wait() // now the flight of GetMany loads, for who has joined it
+		other := going(t.Context(), b.Guard, "other", src.load)
+		(<-joined).within(t, 1, 2*time.Second+10*time.Millisecond)
+		if got := <-other; got.err != nil || got.v != 2 || got.took < 2*src.takes {
+			t.Errorf("Get of another key: %+v, want 2, after the load before it", got)
+		}
+		get(t.Context(), b.Guard, "third", src.load).is(t, 3, src.takes)
 	})
 }
 
