@@ -147,8 +147,8 @@ func (j *job[T]) do() outcome[T] {
 		if fr != Dead {
 			g.local.put(key, &el.Entry, r.Value, now, m, stored)
 		}
-		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
-			j.f.Waitable(true, now) // others who come need not look
+		if el.Role == RoleLeader || el.Role == RoleFollower {
+			j.f.Waitable(fr == Dead, now) // then others who come need not look
 		}
 		switch {
 		case el.Role == RoleFresh && fr == Fresh:

@@ -20,6 +20,7 @@ type call struct {
 	cancel context.CancelFunc
 	obeys  bool // its loader does what its ctx says
 	value  int  // of a Set
+	tag    string
 
 	begun      int // step
 	begunAt    time.Duration
@@ -52,9 +53,10 @@ const (
 	doSet
 	doDelete
 	doExpire
+	doExpireTag
 )
 
-var methodNames = [...]string{"Fetch", "Get", "Getter.Get", "Refresh", "Set", "Delete", "Expire"}
+var methodNames = [...]string{"Fetch", "Get", "Getter.Get", "Refresh", "Set", "Delete", "Expire", "ExpireTag"}
 
 func (m method) reads() bool { return m <= doGetter }
 
@@ -91,6 +93,9 @@ func (w *world) begin(p *pod, k *register, what method, deadline time.Duration) 
 		w.values = append(w.values, v)
 		c.value = v.n
 		w.note("pod %d: call %d: %s %s to value %d", p.n, c.id, methodNames[what], k.name, v.n)
+	case doExpireTag:
+		c.tag = allTags[w.rng.IntN(len(allTags))]
+		w.note("pod %d: call %d: %s %s", p.n, c.id, methodNames[what], c.tag)
 	case doDelete, doExpire:
 		k.source++
 		if len(w.keys) > 1 && w.rng.IntN(3) == 0 {
@@ -134,6 +139,8 @@ func (c *call) run() {
 		c.err = g.Delete(c.ctx, keys...)
 	case doExpire:
 		c.err = g.Expire(c.ctx, keys...)
+	case doExpireTag:
+		c.err = g.ExpireTag(c.ctx, c.tag)
 	}
 }
 
@@ -152,6 +159,9 @@ func (w *world) sent(c *command) {
 		c.call.reads++
 		c.call.follows, c.call.told = nil, false // another round, another flight
 		c.counted = true
+	case opTags, opTagTime:
+		c.call.reading++
+		c.counted = len(c.call.follows) == 0
 	case opElect:
 		// Later elections of a flight happen while its callers wait for a load anyway.
 		c.counted = len(c.call.follows) == 0
@@ -174,7 +184,7 @@ func (w *world) endStep(c *command) {
 	if c.call == nil {
 		return
 	}
-	if c.op == opRead {
+	if c.op.reads() {
 		c.call.reading--
 	}
 	if c.counted && slices.Contains(w.calls, c.call) {

@@ -15,6 +15,9 @@ const (
 	expireKeepsStamp
 	publishFirst
 	releaseUnchecked
+	tagKeepsNumber
+	tagsForgotten
+	sameEpoch
 	numMutants
 )
 
@@ -30,4 +33,7 @@ var mutantNames = [numMutants]string{
 	"expire keeps the stamp",
 	"delete is published before it is done",
 	"release does not look at the lease",
+	"the number does not grow with an ExpireTag",
+	"tags are forgotten without a floor",
+	"a record that was lost begins again with the same epoch",
 }
