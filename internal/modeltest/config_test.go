@@ -3,6 +3,7 @@ package modeltest
 import (
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/herdgate/herdgate/stampede"
@@ -62,10 +63,6 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 		c.opts.Local.TTL = pick(20*ms, 200*ms, 3000*ms)
 	}
 	c.writes = [][]method{{doSet, doDelete, doExpire}, {doSet}, {doDelete}, {doExpire}}[rng.IntN(4)]
-	if c.opts.Tags = rng.IntN(3) == 0; c.opts.Tags {
-		c.writes = append(c.writes, doExpireTag, doExpireTag)
-		c.opts.Policy.TagSpread = pick(-1, 50*ms)
-	}
 	// A run that does everything at once seldom gets far with anything: each has some faults only.
 	c.weights = weights
 	few := 1 + rng.IntN(4)
@@ -79,6 +76,10 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	}
 	if rng.IntN(3) == 0 {
 		c.weights[actWrite] *= 3
+	}
+	if c.opts.Tags = broken.ofTags() || broken == sound && rng.IntN(3) == 0; c.opts.Tags {
+		c.writes = append(slices.Clone(c.writes), doExpireTag, doExpireTag)
+		c.opts.Policy.TagSpread = pick(-1, 50*ms)
 	}
 	return c
 }

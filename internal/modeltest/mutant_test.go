@@ -21,6 +21,9 @@ const (
 	numMutants
 )
 
+// ofTags says whether the fault shows only where there are tags.
+func (m mutant) ofTags() bool { return m >= tagKeepsNumber }
+
 var mutantNames = [numMutants]string{
 	"sound",
 	"commit does not look at the lease",
