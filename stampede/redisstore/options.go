@@ -39,7 +39,7 @@ type Options struct {
 	// to 8 MiB by default. Negative: no bound. Less than 84: New returns an error.
 	MaxEntrySize int
 
-	// MaxTags bounds of how many tags of a space the last expiry is remembered, about 130 bytes each. When there are
+	// MaxTags bounds of how many tags of a space the last expiry is remembered, about 120 bytes each. When there are
 	// more, entries from before the oldest of these expiries count as expired, if they have tags. It should be the
 	// same wherever entries are shared. Zero: stampede.DefaultMaxTags, 100,000. Negative: New returns an error.
 	MaxTags int

@@ -3,9 +3,9 @@
 -- ARGV    1 the tag  2 of how many tags the last expiry is remembered  3 channel of the tags
 -- Returns 1, or 0 if there is no record: then all entries with tags are expired
 -- Redis   6.2. Run twice, it expires the tag twice.
-local answer, had = 0, record(KEYS[1])
+local answer, had = 0, record(redis.call('ZMSCORE', KEYS[1], 'e', 'n', 'f'))
 if had.epoch ~= 0 then
-  local now = later(had.number)
+  local now = later(had.number, redis.call('TIME'))
   -- ZREM first: when memory is full, Redis lets a script write after it has written.
   redis.call('ZREM', KEYS[1], '')
   redis.call('ZADD', KEYS[1], digits(-now), 'n', digits(now), ':' .. ARGV[1])

@@ -4,14 +4,13 @@
 
 local function digits(n) return string.format('%.0f', n) end
 
-local function record(key)
-  local had = redis.call('ZMSCORE', key, 'e', 'n', 'f')
+-- record makes one of the scores of 'e', 'n' and 'f'.
+local function record(had)
   return {epoch = -tonumber(had[1] or 0), number = -tonumber(had[2] or 0), floor = -tonumber(had[3] or 0)}
 end
 
--- later is a number above n. It is the server's time in µs where that is higher, so that a number that a failover
+-- later is a number above n. It is the time, as TIME answers it, in µs where that is higher, so that a number that a failover
 -- has lost is not given to another expiry; below 2^52, so that there are as many above it that a score can hold.
-local function later(n)
-  local time = redis.call('TIME')
+local function later(n, time)
   return math.max(n + 1, math.min(time[1] * 1000000 + time[2], 2 ^ 52))
 end
