@@ -282,7 +282,7 @@ func (c *local) tagOf(tag string) uint16 {
 }
 
 // dropTag makes copies stale because one of their tags has expired. The count goes up first: who begins between the
-// two asks the store after the expiry, and may be taken for one of before.
+// two asks the store after the expiry.
 func (c *local) dropTag(tag string) {
 	if c == nil {
 		return

@@ -50,7 +50,7 @@ type tags struct {
 func (l *Load[T]) Tags(tags ...string) {
 	l.say(func(s *settings) {
 		for _, tag := range tags {
-			if !slices.Contains(s.tags, tag) {
+			if len(s.tags) <= MaxTags && !slices.Contains(s.tags, tag) { // one too many shows that there are
 				s.tags = append(s.tags, strings.Clone(tag))
 			}
 		}
@@ -86,7 +86,7 @@ func (g *Guard[T]) tag(r *run[T]) {
 	case !g.opts.Tags:
 		r.bad = ErrTagsOff
 	case len(names) > MaxTags:
-		r.bad = fmt.Errorf("%w: there are %d, at most %d", ErrBadTag, len(names), MaxTags)
+		r.bad = fmt.Errorf("%w: more than %d", ErrBadTag, MaxTags)
 	case g.encoded && most > 0 && len(r.e.Data)+size > most:
 		r.bad = fmt.Errorf("%w: %d bytes with its tags, at most %d", ErrTooLarge, len(r.e.Data)+size, most)
 	default:

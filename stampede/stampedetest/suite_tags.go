@@ -49,7 +49,7 @@ func (c *check) expireTag(space, tag string) {
 
 // hardTags look alike, or like what a store may keep beside tags.
 func hardTags() []string {
-	tags := []string{"a", "A", "a ", " a", "e", "n", "f", ":", ":a", "::a", "{a}", "\x00", "a\x00", "\xff", "é", "e\u0301", "0", "-1", "1:a", "nil", "%s", "\r\n"}
+	tags := []string{"a", "A", "a ", " a", "e", "n", "f", ":", ":a", "::a", "{a}", "\x00", "a\x00", "\xff", "\xfe", "é", "e\u0301", "0", "-1", "1:a", "nil", "%s", "\r\n"}
 	return append(tags, strings.Repeat("t", stampede.MaxTagSize), strings.Repeat("t", stampede.MaxTagSize-1)+"x")
 }
 
