@@ -119,8 +119,9 @@ var tagTests = []storeTest{
 		var names []string
 		var all sync.WaitGroup
 		for i := range 16 {
-			names = append(names, fmt.Sprint("t", i))
-			all.Go(func() { c.expireTag(c.space, names[i]) })
+			tag := fmt.Sprint("t", i)
+			names = append(names, tag)
+			all.Go(func() { c.expireTag(c.space, tag) })
 		}
 		all.Wait()
 		numbers := c.tagState(c.space, names...).Numbers
