@@ -29,7 +29,7 @@ GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
 .PHONY: help
 help: ## Print this list.
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # ---- tests -------------------------------------------------------------------
 
@@ -70,12 +70,16 @@ redis: ## Install redis-server and redis-sentinel when they are missing.
 BENCHFLAGS ?=
 
 .PHONY: bench
-bench: redis ## Measure all under load beside others, into bench/results (less than 30 minutes).
+bench: redis ## Measure all under load beside others, into bench/results (less than 25 minutes).
 	@go run -C bench . -out results $(BENCHFLAGS)
 
 .PHONY: bench-quick
 bench-quick: redis ## The same in short, to see that all works (less than 3 minutes).
 	@go run -C bench . -quick $(BENCHFLAGS)
+
+.PHONY: bench-publish
+bench-publish: ## Put the numbers in bench/results into README.md and docs.
+	@go run -C bench . -render results/results.jsonl -publish .. >/dev/null
 
 # ---- checks ------------------------------------------------------------------
 

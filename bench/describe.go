@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ func describe(p *plan, redisVersion string) report.Run {
 	}
 	modules := map[string]bool{"github.com/redis/go-redis/v9": true}
 	for _, c := range p.contenders {
+		if !slices.ContainsFunc(p.steps, func(s step) bool { return s.contender.Name == c.Name }) {
+			continue
+		}
 		run.Contenders[c.Name] = c.About
 		run.Order = append(run.Order, c.Name)
 		if c.Module != "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/herdgate/herdgate/bench/internal/fleet"
 	"github.com/herdgate/herdgate/bench/internal/measure"
 	"github.com/herdgate/herdgate/bench/internal/report"
+	"github.com/herdgate/herdgate/bench/internal/traffic"
 	"github.com/herdgate/herdgate/bench/internal/workload"
 	"github.com/herdgate/herdgate/internal/redisproc"
 )
@@ -36,6 +37,7 @@ type config struct {
 	procs      bool
 	out        string
 	render     string
+	publish    string
 	profile    string
 	list       bool
 }
@@ -50,6 +52,7 @@ func (c *config) flags() *flag.FlagSet {
 	fs.BoolVar(&c.procs, "procs", false, "make each pod a process (the crash workload always does)")
 	fs.StringVar(&c.out, "out", "", "`directory` for results.jsonl, report.md and report.html (default: print the tables only)")
 	fs.StringVar(&c.render, "render", "", "measure nothing: write the tables, and the pictures if there is -out, of this `file` of results")
+	fs.StringVar(&c.publish, "publish", "", "`root` of the repository: put the numbers into its README.md and docs/performance.md, the picture into docs/storm.svg")
 	fs.StringVar(&c.profile, "cpuprofile", "", "write a profile of the processor to this `file`; of use with one contender and one workload")
 	fs.BoolVar(&c.list, "list", false, "list workloads and contenders")
 	fs.Usage = func() {
@@ -60,7 +63,8 @@ func (c *config) flags() *flag.FlagSet {
 }
 
 func main() {
-	fleet.Main() // ends here if this process is a pod
+	fleet.Main()   // ends here if this process is a pod
+	traffic.Main() // or a client
 	redis.SetLogger(new(logging.VoidLogger))
 	var cfg config
 	_ = cfg.flags().Parse(os.Args[1:]) // it exits
@@ -98,6 +102,7 @@ func start(ctx context.Context, cfg *config, out, progress io.Writer) error {
 		return err
 	}
 	run := describe(p, redisNow.Version)
+	run.Quick = cfg.quick
 	book := &report.Book{Run: run}
 	if cfg.profile != "" {
 		f, err := os.Create(cfg.profile)
@@ -144,8 +149,16 @@ func render(cfg *config, out io.Writer) error {
 
 // write prints the tables and, if there is a place for them, writes the files.
 func write(cfg *config, book *report.Book, out io.Writer) error {
-	if err := book.Markdown(out); err != nil || cfg.out == "" {
+	if err := book.Markdown(out); err != nil {
 		return err
+	}
+	if cfg.publish != "" {
+		if err := publish(cfg.publish, book); err != nil {
+			return err
+		}
+	}
+	if cfg.out == "" {
+		return nil
 	}
 	if err := os.MkdirAll(cfg.out, 0o755); err != nil {
 		return err
@@ -251,7 +264,7 @@ func (p *plan) measure(ctx context.Context, rig *workload.Rig, book *report.Book
 	for _, s := range p.steps {
 		planned += s.variant.Takes
 	}
-	fmt.Fprintf(progress, "%d runs, about %v\n", len(p.steps), planned.Round(time.Second))
+	fmt.Fprintf(progress, "%d runs, about %v; Ctrl-C ends it and shows what was measured\n", len(p.steps), planned.Round(time.Second))
 	begun, done := time.Now(), time.Duration(0)
 	for i, s := range p.steps {
 		if ctx.Err() != nil {
@@ -269,6 +282,10 @@ func (p *plan) measure(ctx context.Context, rig *workload.Rig, book *report.Book
 			return // what was cut short is no result
 		}
 		r.Workload, r.Variant, r.Contender, r.Repeat = s.workload.Name, s.variant.Name, s.contender.Name, s.repeat
+		r.Series, r.X = s.variant.Series, s.variant.X
+		if !s.workload.OverTime || s.repeat > 0 {
+			r.Timeline = nil // nobody looks at it, and it is most of the file
+		}
 		if err != nil {
 			r.Fault = err.Error()
 			fmt.Fprintf(progress, "           %v\n", err)

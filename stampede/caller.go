@@ -43,6 +43,8 @@ func (c *caller[T]) join(flights *flight.Group[outcome[T]]) flight.Ticket[outcom
 // wait waits in a flight and returns what it brings to this caller.
 func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool, err error) {
 	defer t.Leave()
+	goesOn := t.Starter()
+	defer func() { r.Behind = r.Behind || goesOn && !again && err == nil }()
 	if !t.Starter() {
 		c.load.batch.settle(c.key)
 	}
@@ -79,6 +81,7 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 			return c.ifError(), false, nil
 		case <-news:
 		case done := <-t.Done():
+			goesOn = false
 			out := flight.Result[outcome[T]](done)
 			r, again, err = c.take(out, t.Starter())
 			if again && t.Starter() { // one budget over all rounds
@@ -175,7 +178,9 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 		return out.result, false, out.err
 	case <-c.soft:
 		r.cancel(nil)
-		return c.ifError(), false, nil
+		alt := c.ifError()
+		alt.Behind = true // it may not have ended yet
+		return alt, false, nil
 	case <-c.ctx.Done():
 		r.cancel(context.Cause(c.ctx))
 		return Result[T]{}, false, c.ctx.Err()

@@ -445,6 +445,35 @@ func ExampleOptions_fleetLoads() {
 	// Output: 20 loads, true
 }
 
+// A load that hangs in one pod keeps the others waiting for as long as LoadTimeout. With Hedge one of them loads as well.
+func ExampleOptions_hedge() {
+	store := new(stampede.MemoryStore) // in production a redisstore.Store, which all pods share
+	newPod := func() *stampede.Guard[int] {
+		g, err := stampede.New[int](store, &stampede.Options{Name: "price", Hedge: 5})
+		if err != nil {
+			panic(err)
+		}
+		return g
+	}
+	a, b, ctx := newPod(), newPod(), context.Background()
+	quick := func(context.Context) (int, error) { <-time.After(10 * time.Millisecond); return 1900, nil }
+	_, _ = b.Get(ctx, "41", quick) // so it knows how long loads take
+
+	began, hangs := make(chan struct{}), make(chan struct{})
+	go a.Get(ctx, "42", func(context.Context) (int, error) { //nolint:errcheck // nobody looks at it here
+		close(began)
+		<-hangs
+		return 0, errors.New("connection reset")
+	})
+	<-began
+	fmt.Println(b.Get(ctx, "42", quick)) // 60 ms later, not 30 s
+
+	close(hangs)
+	_ = a.Close(ctx)
+	_ = b.Close(ctx)
+	// Output: 1900 <nil>
+}
+
 func queryPrices(_ context.Context, ids ...string) (map[string]int, error) {
 	fmt.Println("query", len(ids))
 	return map[string]int{"42": 1900, "43": 2900}, nil

@@ -14,9 +14,10 @@ type vigil struct {
 	stands   <-chan struct{} // the subscription, as of which an election was begun
 	poll     time.Duration
 	polls    int
-	followed []Stamp // leases of the loads that it waited for
-	told     bool    // one of them ended without a stored value
-	stored   *Entry  // what the last one stored, if that was told
+	followed []Stamp   // leases of the loads that it waited for
+	since    time.Time // it waits for the last of them
+	told     bool      // one of them ended without a stored value
+	stored   *Entry    // what the last one stored, if that was told
 }
 
 // Polling, for as long as the store does not confirm that it will tell: from minPoll up to maxPoll, at
@@ -39,7 +40,7 @@ func (j *job[T]) follow(w *vigil, el *Election) (again bool) {
 	g := j.g
 	w.subscribe(g.store, j.k)
 	if !slices.Contains(w.followed, el.Lease) {
-		w.followed = append(w.followed, el.Lease)
+		w.followed, w.since = append(w.followed, el.Lease), time.Now()
 	}
 	rest := g.opts.WaitTimeout - time.Since(j.q.since)
 	if rest <= 0 {
@@ -57,6 +58,9 @@ func (j *job[T]) follow(w *vigil, el *Election) (again bool) {
 		}
 		sleep = w.poll
 		w.poll = min(maxPoll, minPoll+rand.N(3*w.poll-minPoll))
+	}
+	if d, ok := j.untilHedge(w, el); ok && d > 0 {
+		sleep = min(sleep, d)
 	}
 	timer := time.NewTimer(min(sleep, rest))
 	defer timer.Stop()

@@ -30,6 +30,7 @@ type Guard[T any] struct {
 	early     earlyRefresh
 	short     shortTTL
 	tags      tags
+	usual     usual
 	life      lifecycle
 	seats     chan struct{} // taken by loads; nil: they need none
 	mode      mode[T]
@@ -102,6 +103,11 @@ func isNil(store Store) bool {
 // The error is that of load, untouched, or one of this package; that the store is in trouble is no
 // error. When ctx ends first, its error is returned. A value comes only with a nil error.
 func (g *Guard[T]) Get(ctx context.Context, key string, load func(ctx context.Context) (T, error)) (T, error) {
+	if load != nil {
+		if v, ok := g.glance(ctx, key); ok {
+			return v, nil
+		}
+	}
 	r, err := g.get(ctx, key, loader[T]{plain: load})
 	return r.Value, err
 }
@@ -343,6 +349,21 @@ func (g *Guard[T]) hit(ctx context.Context, key string, load loader[T], p *pocke
 		r.Behind, _ = g.look(ctx, key, load, false) // a closed guard serves on
 	}
 	return r, err
+}
+
+// glance is get for a copy that is only to be handed over, which most hits in memory are. A Result and a
+// loader that are carried about cost as much as the look into memory does.
+func (g *Guard[T]) glance(ctx context.Context, key string) (v T, ok bool) {
+	if g.checkKey(ctx, key) != nil || g.mode.now() == Bypass || g.opts.CopyOnRead {
+		return v, false
+	}
+	p, now := g.local.hit(key)
+	if p == nil || p.notFound || now >= p.check { // it is fresh until then
+		return v, false
+	}
+	g.events.emit(EventLocalHit, key, 0, nil)
+	v, _ = p.value.(T) // a nil interface is none
+	return v, true
 }
 
 // copied serves a copy because the store does not answer.

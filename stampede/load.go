@@ -178,6 +178,11 @@ func (g *Guard[T]) Getter(load func(ctx context.Context, key string) (T, error))
 
 // Get is [Guard.Get] with the getter's loader.
 func (b *Getter[T]) Get(ctx context.Context, key string) (T, error) {
+	if b.load.keyed != nil {
+		if v, ok := b.g.glance(ctx, key); ok {
+			return v, nil
+		}
+	}
 	r, err := b.g.get(ctx, key, b.load)
 	return r.Value, err
 }

@@ -340,3 +340,38 @@ func TestResultSaysWhetherTheCallHasStartedSomethingBehind(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+func TestResultSaysThatALoadGoesOnOfWhichTheCallHasNotWaitedForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, o := new(stampede.MemoryStore), stampede.Options{Policy: steady, SoftTimeout: 200 * time.Millisecond}
+		p, other := newPod(t, store, o), newPod(t, store, o)
+		load := func(ctx context.Context, l *stampede.Load[int]) (int, error) {
+			l.DoNotShare()
+			<-time.After(500 * time.Millisecond)
+			return 1, nil
+		}
+		fetch := func() <-chan stampede.Result[int] {
+			c := make(chan stampede.Result[int], 1)
+			go func() { c <- fetched(t, p.Guard, "k", load) }()
+			synctest.Wait()
+			return c
+		}
+		must(t, p.Set(t.Context(), "k", 7))
+		time.Sleep(steady.TTL + steady.StaleFor)
+		starter, joiner := fetch(), fetch()
+		if r := <-starter; r.Value != 7 || !r.Behind {
+			t.Errorf("who has started the load got %+v, want Behind", r)
+		}
+		if r := <-joiner; r.Value != 7 || r.Behind {
+			t.Errorf("who has joined it got %+v, want not Behind", r)
+		}
+		time.Sleep(time.Second)
+		must(t, p.Delete(t.Context(), "k"))
+		starter = fetch()
+		must(t, other.Set(t.Context(), "k", 8)) // seen when the lease is to be renewed
+		if r := <-starter; r.Value != 8 || !r.Behind {
+			t.Errorf("who was told of another value got %+v, want Behind", r)
+		}
+		time.Sleep(time.Second)
+	})
+}

@@ -2,6 +2,7 @@ package stampede_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -46,6 +47,52 @@ func TestLocalHitAsksNobody(t *testing.T) {
 		}
 		if s := p.Stats(); s.LocalHits != 100 {
 			t.Errorf("%d local hits counted", s.LocalHits)
+		}
+	})
+}
+
+func TestLocalHitIsToldAndCountedByGetAsByFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		o := withLocal(idle, time.Minute)
+		o.Observer = stampede.ObserverFunc(func(e stampede.Event) {
+			if e.Kind == stampede.EventLocalHit && e.Key == "k" {
+				told++
+			}
+		})
+		p := newPod(t, new(bytesStore), o)
+		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
+		by := p.Getter(func(context.Context, string) (int, error) { return 0, errBoom })
+		for range 10 {
+			get(t.Context(), p.Guard, "k", value(2)).is(t, 1, 0)
+			if v, err := by.Get(t.Context(), "k"); v != 1 || err != nil {
+				t.Errorf("%d, error %v", v, err)
+			}
+		}
+		if s := p.Stats(); s.LocalHits != 20 || told != 20 {
+			t.Errorf("%d local hits counted and %d told, want 20", s.LocalHits, told)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = by.Get(t.Context(), "k") }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// What is wrong with a call is told also when a copy could be served.
+func TestLocalHitDoesNotHideAFaultOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t, new(bytesStore), withLocal(idle, time.Minute))
+		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
+		if _, err := p.Get(t.Context(), "k", nil); !errors.Is(err, stampede.ErrNilLoader) {
+			t.Errorf("without a loader: %v", err)
+		}
+		if _, err := p.Getter(nil).Get(t.Context(), "k"); !errors.Is(err, stampede.ErrNilLoader) {
+			t.Errorf("by a getter without a loader: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.Get(ctx, "k", func(context.Context) (int, error) { return 0, nil }); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a ctx that has ended: %v", err)
 		}
 	})
 }

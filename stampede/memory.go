@@ -184,12 +184,12 @@ func (s *MemoryStore) Commit(_ context.Context, key Key, lease Stamp, e Entry) (
 	return Accepted, nil
 }
 
-// CommitMarked writes e if marker still stands, and removes the marker.
-func (s *MemoryStore) CommitMarked(_ context.Context, key Key, marker Stamp, e Entry) (Verdict, error) {
+// CommitMarked writes e if a marker or a lease of this stamp still stands, and removes it.
+func (s *MemoryStore) CommitMarked(_ context.Context, key Key, stands Stamp, e Entry) (Verdict, error) {
 	sh := s.shard(key)
 	sh.mu.Lock()
 	now := s.now()
-	if stands, ok := sh.lease(key, now); !ok || stands.others == RoleFollower || stands.stamp != marker {
+	if l, ok := sh.lease(key, now); !ok || l.stamp != stands {
 		sh.mu.Unlock()
 		return Refused, nil
 	}

@@ -38,6 +38,7 @@ const (
 	EventBadEntry                      // what the store holds cannot be used; see Err
 	EventTrouble                       // the store did not do its part; see Err
 	EventBypass                        // a caller was not served from the store or from memory: see Bypass
+	EventHedge                         // a load started beside another pod's that takes long: see Options.Hedge; Took is how long it was waited for
 	EventShortTTL                      // TTL is short for what loads take, told once: see Policy.Beta; Took is the load's usual duration
 	EventStoreDown                     // a store stopped asking a server that does not answer (from the store; Guard is empty)
 	EventStoreUp                       // the server answers again (from the store; Guard is empty)
@@ -50,7 +51,7 @@ var eventNames = [numEvents]string{
 	"load", "loaded", "load_failed", "load_panicked", "load_timed_out", "abandoned",
 	"lease_won", "lease_held", "lease_renewed", "lease_lost", "lease_gone",
 	"committed", "refused", "not_stored", "back_off", "overloaded", "bad_entry", "trouble",
-	"bypass", "short_ttl",
+	"bypass", "hedge", "short_ttl",
 	"store_down", "store_up",
 }
 
@@ -101,8 +102,8 @@ type Stats struct {
 	BackOffs, Overloaded uint64
 	// BadEntries could not be used; Trouble counts what the store failed to do.
 	BadEntries, Trouble uint64
-	// Bypassed: callers in Bypass. ShortTTL: 1 after EventShortTTL.
-	Bypassed, ShortTTL uint64
+	// Bypassed: callers in Bypass. Hedges: loads beside another pod's. ShortTTL: 1 after EventShortTTL.
+	Bypassed, Hedges, ShortTTL uint64
 
 	// Loading is the number of loads under way now; Abandoned the number of loaders that were given
 	// up and still run.
@@ -141,6 +142,6 @@ func (ev *events) stats() Stats {
 		Committed: n(EventCommitted), Refused: n(EventRefused), NotStored: n(EventNotStored),
 		BackOffs: n(EventBackOff), Overloaded: n(EventOverloaded),
 		BadEntries: n(EventBadEntry), Trouble: n(EventTrouble),
-		Bypassed: n(EventBypass), ShortTTL: n(EventShortTTL),
+		Bypassed: n(EventBypass), Hedges: n(EventHedge), ShortTTL: n(EventShortTTL),
 	}
 }

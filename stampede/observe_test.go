@@ -84,6 +84,12 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 					get(t.Context(), c.Guard, "local", value(1)).is(t, 1, 0)
 				}
 				time.Sleep(2 * time.Second)
+				going(t.Context(), a.Guard, "hangs", (&source{takes: time.Second}).load)
+				synctest.Wait()
+				o.Hedge, o.Local.TTL = 1, 0
+				h := newPod(t, store, o)
+				get(t.Context(), h.Guard, "first", slowly(100*time.Millisecond, 1)).is(t, 1, 100*time.Millisecond)
+				get(t.Context(), h.Guard, "hangs", value(2)).is(t, 2, 100*time.Millisecond)
 				b.SetMode(stampede.Bypass)
 				get(t.Context(), b.Guard, "k", value(1)).is(t, 1, 0)
 				b.SetMode(stampede.Normal)
@@ -103,7 +109,7 @@ func TestEveryKindOfEventIsToldAndCounted(t *testing.T) {
 						t.Errorf("no event %v", k)
 					}
 				}
-				s := total(a.Stats(), b.Stats(), c.Stats(), d.Stats())
+				s := total(a.Stats(), b.Stats(), c.Stats(), d.Stats(), h.Stats())
 				for kind, n := range map[stampede.EventKind]uint64{
 					stampede.EventHit: s.Hits, stampede.EventLocalHit: s.LocalHits, stampede.EventStale: s.Stale, stampede.EventCopy: s.Copies,
 					stampede.EventMiss: s.Misses, stampede.EventIfError: s.IfError, stampede.EventWaited: s.Waited,

@@ -92,6 +92,13 @@ type Options struct {
 	WaitTimeout time.Duration
 	// OnWaitTimeout is what happens then. Default LoadAnyway.
 	OnWaitTimeout WaitAction
+	// Hedge is how many times the usual duration of a load callers wait for another pod's load before one
+	// more pod of the fleet starts one beside it; the first value that is stored serves all. It is for
+	// sources where a second attempt may be quick when the first one hangs. The usual duration is that of
+	// earlier loads of the entry, if it is still stored, else of this guard's loads in this pod; where neither
+	// is known, nothing is hedged. Nor is anything for which a stale value is served. At least 1;
+	// default, and negative: off.
+	Hedge float64
 	// Lease is how long a pod that died keeps others from loading. A living pod renews it at a third
 	// of it for as long as the load takes. Default 1 s, smallest 10 ms.
 	Lease time.Duration
@@ -244,6 +251,7 @@ func (o Options) withDefaults() Options {
 	o.LoadTimeout = or(o.LoadTimeout, 30*time.Second)
 	o.SoftTimeout = or(o.SoftTimeout, 0)
 	o.WaitTimeout = or(o.WaitTimeout, o.LoadTimeout)
+	o.Hedge = or(o.Hedge, 0)
 	o.Lease = or(o.Lease, time.Second)
 	o.MaxAbandoned = or(o.MaxAbandoned, 64)
 	o.MaxWaiters = or(o.MaxWaiters, 0)
@@ -293,6 +301,9 @@ func (o Options) validate() error {
 	}
 	if load := o.withDefaults().LoadTimeout; load > 0 && o.SoftTimeout > load {
 		errs = append(errs, fmt.Errorf("stampede: Options.SoftTimeout (%v) is longer than LoadTimeout (%v)", o.SoftTimeout, load))
+	}
+	if o.Hedge > 0 && o.Hedge < 1 || o.Hedge != o.Hedge {
+		errs = append(errs, fmt.Errorf("stampede: Options.Hedge is %v; the smallest is 1", o.Hedge))
 	}
 	if o.OnWaitTimeout > FailWait {
 		errs = append(errs, fmt.Errorf("stampede: Options.OnWaitTimeout is %d, which is none of its values", o.OnWaitTimeout))

@@ -58,7 +58,8 @@ func TestPodThatSleptThroughItsLeaseDoesNotOverwriteTheNextOnesValue(t *testing.
 		time.Sleep(2 * time.Second)
 		get(t.Context(), b.Guard, "k", value(2)).is(t, 2, 0)
 		a.net.Up()
-		(<-paused).is(t, 1, 3*time.Second) // it asked before the load began
+		(<-paused).is(t, 2, 2*time.Second) // told what is there instead
+		time.Sleep(time.Second)            // now its load ends
 		synctest.Wait()
 		get(t.Context(), b.Guard, "k", never(t)).is(t, 2, 0)
 		if s := a.Stats(); s.Refused != 1 {

@@ -185,13 +185,17 @@ func (j *job[T]) do() outcome[T] {
 		case w.told || g.orphans.active(key, el.Lease):
 			return j.loadAlone(&w, Stamp{})
 		}
+		if out, ok := j.hedge(&w, &el); ok {
+			return out
+		}
 		j.load.batch.settle(key)
 		switch {
 		case j.follow(&w, &el):
 			if out, ok := j.delivered(&w, asked, now, m); ok && !j.f.JoinedSince(asked) {
 				return out
 			} else if ok {
-				j.f.Tell(out) // the others have to look
+				j.f.Waitable(false, time.Time{}) // the others have to look
+				j.f.Tell(out)
 			}
 			continue
 		case g.life.quitting():
@@ -312,6 +316,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		return gaveError[T](err)
 	}
 	g.background(j.q.wait, nil)
+	g.usual.saw(r.took)
 	j.learn(&el.Entry, &r.e)
 	if !r.dated() {
 		g.keep(r, m)
@@ -426,11 +431,21 @@ func (j *job[T]) renew(ctx context.Context, lease Stamp, r *run[T]) (more bool) 
 	case h == Absent:
 		g.flights.Look(key)
 		g.events.emit(EventLeaseGone, key, 0, nil)
+		j.tellStored(ctx)
 		return false
 	default:
 		g.events.emit(EventLeaseRenewed, key, 0, nil)
 	}
 	return true
+}
+
+// tellStored tells the callers of a flight that loads what somebody else has stored meanwhile.
+func (j *job[T]) tellStored(ctx context.Context) {
+	asked := j.f.Mark()
+	l := j.g.read(ctx, j.k.Key, &ask[T]{left: j.g.opts.StoreBudget})
+	if l.err == nil && servable(&l.e) >= Stale {
+		j.f.Tell(found(&l.e, l.r, asked))
+	}
 }
 
 // release gives the lease back after a load whose value is not stored.

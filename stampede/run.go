@@ -90,7 +90,7 @@ func (g *Guard[T]) pack(r *run[T]) {
 	p := &g.opts.Policy
 	switch {
 	case r.err == nil:
-		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: r.said.ttl, StaleFor: r.said.staleFor, StaleIfError: r.said.staleIfError}
+		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: wholeMillis(r.said.ttl), StaleFor: wholeMillis(r.said.staleFor), StaleIfError: wholeMillis(r.said.staleIfError)}
 		if !r.said.dontStore {
 			r.bad = g.fill(&r.e, r.v)
 		}
@@ -103,7 +103,7 @@ func (g *Guard[T]) pack(r *run[T]) {
 		g.tag(r)
 	case is(r.err, ErrNotFound):
 		r.v = *new(T) // a value comes only with a nil error
-		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: p.NotFoundTTL, NotFound: true}
+		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: wholeMillis(p.NotFoundTTL), NotFound: true}
 		r.said.dontStore = r.said.dontStore || p.NotFoundTTL == 0
 		g.tag(r)
 	}

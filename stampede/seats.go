@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
-
-	"github.com/herdgate/herdgate/internal/renew"
 )
 
 // This file bounds how many loads run at a time: in a pod (MaxLoads) and in the fleet (FleetLoads).
@@ -24,10 +22,8 @@ import (
 
 // seat is the right to run a load.
 type seat struct {
-	inPod bool
-	key   Key   // that stands for the seat in the fleet
-	lease Stamp // of that; zero: none was needed
-	dog   *renew.Watchdog
+	inPod   bool
+	inFleet *claim // of a key that stands for the seat; nil: none was needed
 }
 
 // sit takes a seat for the load of a flight. If it gets none, out is what becomes of the flight.
@@ -36,8 +32,8 @@ func (j *job[T]) sit(w *vigil, inFleet bool) (out outcome[T], ok bool) {
 		return out, true
 	}
 	s := &seat{}
-	for poll := minPoll; !j.trySeat(w, s, inFleet); poll = min(maxPoll, 2*poll) {
-		if out, ok = j.awaitSeat(w, s, poll/2+rand.N(poll)); !ok {
+	for p := (pause{}); !j.trySeat(s, inFleet, w.watch == nil); p.more() {
+		if out, ok = j.awaitSeat(w, s, p); !ok {
 			j.g.leaveSeat(s)
 			return out, false
 		}
@@ -54,7 +50,49 @@ func (j *job[T]) stand() {
 	}
 }
 
-func (j *job[T]) trySeat(w *vigil, s *seat, inFleet bool) bool {
+// takeSeat takes a seat for a load outside of a flight, for a caller who has waited since then.
+func (g *Guard[T]) takeSeat(ctx context.Context, key string, since time.Time, soft <-chan time.Time, inFleet bool) (*seat, error) {
+	s := &seat{}
+	if g.seats == nil && (!inFleet || g.opts.FleetLoads == 0) || partOfLoad(ctx, g.place) {
+		return s, nil
+	}
+	j := &job[T]{g: g, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, q: ask[T]{left: g.opts.StoreBudget}}
+	var err error
+	for p := (pause{}); !j.trySeat(s, inFleet, true); p.more() {
+		rest := g.opts.WaitTimeout - time.Since(since)
+		if rest <= 0 {
+			err = g.overloaded(key)
+		} else {
+			switch g.pauseForSeat(s, min(p.next(), rest), &vigil{}, ctx.Done(), soft) {
+			case callerLeft:
+				err = ctx.Err()
+			case softTimeout:
+				err = g.overloaded(key)
+			case closed:
+				err = ErrClosed
+			}
+		}
+		if err != nil {
+			g.leaveSeat(s)
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (g *Guard[T]) overloaded(key string) error {
+	g.events.emit(EventOverloaded, key, 0, nil)
+	return fmt.Errorf("%w: %q has waited for %v", ErrOverloaded, key, g.opts.WaitTimeout)
+}
+
+func (g *Guard[T]) leaveSeat(s *seat) {
+	if s.inPod {
+		<-g.seats
+	}
+	g.unclaim(s.inFleet)
+}
+
+func (j *job[T]) trySeat(s *seat, inFleet, onBudget bool) bool {
 	g := j.g
 	if g.seats != nil && !s.inPod {
 		select {
@@ -64,42 +102,30 @@ func (j *job[T]) trySeat(w *vigil, s *seat, inFleet bool) bool {
 			return false
 		}
 	}
-	return !inFleet || g.opts.FleetLoads == 0 || j.trySeatInFleet(w, s)
+	return !inFleet || g.opts.FleetLoads == 0 || j.trySeatInFleet(s, onBudget)
 }
 
 // probes is how many seats of the fleet are tried before a pause.
 const probes = 4
 
-func (j *job[T]) trySeatInFleet(w *vigil, s *seat) bool {
-	g, n := j.g, j.g.opts.FleetLoads
+// seatSpace makes a space of its own of a guard's: neither a name nor a version holds such characters.
+const seatSpace = "@@seats"
+
+func (j *job[T]) trySeatInFleet(s *seat, onBudget bool) bool {
+	n := j.g.opts.FleetLoads
 	first := rand.IntN(n)
 	for i := range min(probes, n) {
-		seat := &job[T]{g: g, ctx: j.ctx, k: Key{g.space + seatSpace, strconv.Itoa((first + i) % n)}, q: ask[T]{left: j.q.left}}
-		el, err := seat.elect(w.watch == nil)
-		j.q.left = seat.q.left
-		switch {
-		case err != nil:
-			return true
-		case el.Role == RoleLeader:
-			s.key, s.lease = seat.k, el.Lease
-			s.dog = renew.Start(j.ctx, g.opts.Lease/3, func(ctx context.Context) bool {
-				step := within(ctx, time.Now().Add(g.opts.Lease/3))
-				defer step.release()
-				h, err := g.store.Renew(step, s.key, s.lease, g.opts.Lease)
-				return err != nil || h == Held
-			})
+		c, err := j.claim(Key{j.g.space + seatSpace, strconv.Itoa((first + i) % n)}, onBudget)
+		if c != nil || err != nil { // without an answer there is no bound
+			s.inFleet = c
 			return true
 		}
 	}
 	return false
 }
 
-// seatSpace makes a space of its own of a guard's: neither a name nor a version holds such characters.
-const seatSpace = "@@seats"
-
-// awaitSeat waits for a seat in the pod, or until it is time to try again. It returns false if there is
-// something else to do.
-func (j *job[T]) awaitSeat(w *vigil, s *seat, d time.Duration) (out outcome[T], ok bool) {
+// awaitSeat waits until it is time to try again. It returns false if there is something else to do.
+func (j *job[T]) awaitSeat(w *vigil, s *seat, p pause) (out outcome[T], ok bool) {
 	g, q, key := j.g, &j.q, j.k.Key
 	rest := g.opts.WaitTimeout - time.Since(q.since)
 	switch {
@@ -108,83 +134,80 @@ func (j *job[T]) awaitSeat(w *vigil, s *seat, d time.Duration) (out outcome[T], 
 		g.holds.put(key, q.seen, checkEvery+rand.N(checkEvery), false)
 		return outcome[T]{}, false
 	case rest <= 0:
-		g.events.emit(EventOverloaded, key, 0, nil)
-		return gaveError[T](fmt.Errorf("%w: %q has waited for %v", ErrOverloaded, key, g.opts.WaitTimeout)), false
+		return gaveError[T](g.overloaded(key)), false
 	case j.f.Waiting() == 0:
 		return outcome[T]{}, false
 	}
-	var changed <-chan Change
 	if !q.trouble { // another pod may have a seat, and bring what is waited for here
 		w.subscribe(g.store, j.k)
-		changed = w.watch.C()
 	}
-	seats := g.seats
-	if s.inPod {
-		seats = nil
-	}
-	timer := time.NewTimer(min(d, rest))
-	defer timer.Stop()
-	select {
-	case seats <- struct{}{}:
-		s.inPod = true
-	case <-changed:
+	switch g.pauseForSeat(s, min(p.next(), rest), w, nil, nil) {
+	case keyWatched: // what was stored before that is not told
+		asked := j.f.Mark()
+		if l := g.read(j.ctx, key, &ask[T]{left: g.opts.StoreBudget}); l.err == nil && servable(&l.e) >= Stale {
+			return found(&l.e, l.r, asked), false
+		}
+	case keyChanged:
 		return outcome[T]{}, false
-	case <-g.life.quit:
+	case closed:
 		return gaveError[T](ErrClosed), false
-	case <-timer.C:
 	}
 	return out, true
 }
 
-// takeSeat takes a seat for a load outside of a flight, for a caller who has waited since then.
-func (g *Guard[T]) takeSeat(ctx context.Context, key string, since time.Time, soft <-chan time.Time, inFleet bool) (*seat, error) {
-	s := &seat{}
-	if g.seats == nil && (!inFleet || g.opts.FleetLoads == 0) || partOfLoad(ctx, g.place) {
-		return s, nil
-	}
-	j := &job[T]{g: g, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, q: ask[T]{left: g.opts.StoreBudget}}
-	var w vigil
-	timeout := time.NewTimer(max(g.opts.WaitTimeout-time.Since(since), 0))
-	defer timeout.Stop()
-	for poll := minPoll; !j.trySeat(&w, s, inFleet); poll = min(maxPoll, 2*poll) {
-		seats := g.seats
-		if s.inPod {
-			seats = nil
-		}
-		err := func() error {
-			pause := time.NewTimer(poll/2 + rand.N(poll))
-			defer pause.Stop()
-			select {
-			case seats <- struct{}{}:
-				s.inPod = true
-				return nil
-			case <-pause.C:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-g.life.quit:
-				return ErrClosed
-			case <-soft:
-			case <-timeout.C:
-			}
-			g.events.emit(EventOverloaded, key, 0, nil)
-			return fmt.Errorf("%w: %q has waited for %v", ErrOverloaded, key, g.opts.WaitTimeout)
-		}()
-		if err != nil {
-			g.leaveSeat(s)
-			return nil, err
-		}
-	}
-	return s, nil
+// pause is how long to wait between tries: longer each time, at random.
+type pause struct{ tries uint }
+
+func (p *pause) more() { p.tries++ }
+
+func (p *pause) next() time.Duration {
+	d := min(maxPoll, minPoll<<min(p.tries, 10))
+	return d/2 + rand.N(d)
 }
 
-func (g *Guard[T]) leaveSeat(s *seat) {
+// wakeUp is why a pause ended.
+type wakeUp uint8
+
+const (
+	tryAgain wakeUp = iota
+	keyWatched
+	keyChanged
+	callerLeft
+	softTimeout
+	closed
+)
+
+// pauseForSeat waits for a seat in the pod, or for as long as d.
+func (g *Guard[T]) pauseForSeat(s *seat, d time.Duration, w *vigil, left <-chan struct{}, soft <-chan time.Time) wakeUp {
+	seats := g.seats
 	if s.inPod {
-		<-g.seats
+		seats = nil
 	}
-	if s.lease == (Stamp{}) {
-		return
+	var ready, watched <-chan struct{}
+	var changed <-chan Change
+	if w.watch != nil {
+		ready, changed = w.watch.Ready(), w.watch.C()
+		if watched = ready; ready == w.stands {
+			watched = nil
+		}
 	}
-	s.dog.Stop()
-	g.aside(s.key.Key, func(ctx context.Context) error { return g.store.Release(ctx, s.key, s.lease, Pass{}) })
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case seats <- struct{}{}:
+		s.inPod = true
+	case <-timer.C:
+	case <-watched:
+		w.stands = ready
+		return keyWatched
+	case <-changed:
+		return keyChanged
+	case <-left:
+		return callerLeft
+	case <-soft:
+		return softTimeout
+	case <-g.life.quit:
+		return closed
+	}
+	return tryAgain
 }

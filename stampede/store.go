@@ -46,11 +46,12 @@ type Store interface {
 	// write, it ends the lease all the same, as Fail does, and answers NotStored. See [Verdict].
 	Commit(ctx context.Context, key Key, lease Stamp, e Entry) (Verdict, error)
 
-	// CommitMarked ends a load that began without a lease, because an election was answered with a
-	// marker: if that marker still stands, it writes e under a stamp of its own, removes the marker and
-	// wakes all who wait, in one atomic step. So the first of the loads that began under a marker is
-	// stored, unless a Delete, Set or Expire has ended the marker before. It answers as Commit does.
-	CommitMarked(ctx context.Context, key Key, marker Stamp, e Entry) (Verdict, error)
+	// CommitMarked ends a load that began without a lease of its own, after an election was answered with
+	// a marker, or with somebody else's lease, of this stamp: if it still stands, a lease perhaps as the
+	// marker that its holder has left, it writes e under a stamp of its own, removes what stands and wakes
+	// all who wait, in one atomic step. So the first of the loads that began under it is stored, unless
+	// a Delete, Set or Expire came before. It answers as Commit does.
+	CommitMarked(ctx context.Context, key Key, stands Stamp, e Entry) (Verdict, error)
 
 	// Renew lets lease end length from now, if it is still held. It never takes a lease. A lease that
 	// the caller's token got a second time, with another nonce, is Taken; a marker is Absent.

@@ -19,7 +19,15 @@ import (
 // Pods, two of them processes that are stopped and killed, call at random on a Redis that closes connections. Whatever they saw
 // must be explained by an order of what took effect.
 func TestHistoriesOfPodsThatAreStoppedAndKilledAreExplained(t *testing.T) {
-	t.Parallel()
+	for name, broad := range map[string]bool{"core": false, "breadth": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, broad)
+		})
+	}
+}
+
+func play(t *testing.T, broad bool) {
 	seed := rand.Uint64()
 	long := 6 * time.Second
 	if text := os.Getenv("HERDGATE_SOAK"); text != "" {
@@ -37,14 +45,14 @@ func TestHistoriesOfPodsThatAreStoppedAndKilledAreExplained(t *testing.T) {
 	var wg sync.WaitGroup
 	inside := new(log)
 	for i := range 2 {
-		p := player{Seed: seed + uint64(i), Keys: 3, Workers: 3}
+		p := player{Seed: seed + uint64(i), Keys: 3, Workers: 3, Broad: broad}
 		wg.Go(func() {
 			if err := p.run(ctx, s.Addr(), fmt.Sprintf("in%d", i), inside); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	c := &chaos{t: t, server: s, seed: seed, rnd: rand.New(rand.NewPCG(seed, 99))}
+	c := &chaos{t: t, server: s, seed: seed, broad: broad, rnd: rand.New(rand.NewPCG(seed, 99))}
 	c.run(ctx)
 	wg.Wait()
 	records := slices.Concat(inside.records(), c.end())
@@ -84,6 +92,7 @@ type chaos struct {
 	t      *testing.T
 	server *redisproc.Server
 	seed   uint64
+	broad  bool
 	rnd    *rand.Rand
 
 	children [2]*child
@@ -120,7 +129,7 @@ func (c *chaos) start(i int) {
 	c.started++
 	c.children[i] = startChild(c.t, orders{
 		Addr: c.server.Addr(), Name: fmt.Sprintf("child%d", c.started),
-		History: &player{Seed: c.seed + uint64(100*c.started), Keys: 3, Workers: 3},
+		History: &player{Seed: c.seed + uint64(100*c.started), Keys: 3, Workers: 3, Broad: c.broad},
 	})
 	c.past = append(c.past, c.children[i])
 }

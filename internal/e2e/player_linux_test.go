@@ -16,11 +16,12 @@ import (
 	"github.com/herdgate/herdgate/stampede/redisstore"
 )
 
-// player is a pod that calls Get, Set, Delete and Expire at random and records what it sees.
+// player is a pod that calls Get, GetMany, Set, Delete and Expire at random and records what it sees.
 type player struct {
 	Seed    uint64
 	Keys    int
 	Workers int
+	Broad   bool // with all that is off unless it is asked for, and that promises nothing less
 }
 
 // The policy of all players. A pod is stopped for longer than a lease.
@@ -41,7 +42,7 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 		return err
 	}
 	defer store.Close()
-	guard, err := stampede.New[string](store, &stampede.Options{
+	opts := &stampede.Options{
 		Name:  "e2e",
 		Lease: playedLease,
 		Policy: stampede.Policy{
@@ -49,17 +50,25 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 		},
 		Local:  stampede.Local{Entries: -1}, // a pod that Redis does not answer would serve them, whatever was deleted
 		Logger: quiet(),
-	})
+	}
+	if p.Broad {
+		opts.Hedge, opts.MaxLoads, opts.FleetLoads, opts.CopyOnRead = 1.5, 4, 6, true
+	}
+	guard, err := stampede.New[string](store, opts)
 	if err != nil {
 		return err
 	}
 	var calls, loads atomic.Int64
 	var wg sync.WaitGroup
 	for i := range p.Workers {
-		w := &worker{guard: guard, out: out, name: name, calls: &calls, loads: &loads, rnd: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
+		w := &worker{keys: p.Keys, guard: guard, out: out, name: name, calls: &calls, loads: &loads, rnd: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
 		wg.Go(func() {
 			for pause(ctx, time.Duration(w.rnd.IntN(5000))*time.Microsecond) {
-				w.step("k" + strconv.Itoa(w.rnd.IntN(p.Keys)))
+				if p.Broad && w.rnd.IntN(4) == 0 {
+					w.getMany()
+					continue
+				}
+				w.step(w.key())
 			}
 		})
 	}
@@ -68,17 +77,52 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 	defer cancel()
 	err = guard.Close(end)
 	s := guard.Stats()
-	out.add(record{Kind: ended, Pod: name, Value: fmt.Sprintf("refused %d, lost %d, again %d", s.Refused, s.LeasesLost, s.Again)})
+	out.add(record{Kind: ended, Pod: name, Value: fmt.Sprintf("refused %d, lost %d, again %d, hedges %d", s.Refused, s.LeasesLost, s.Again, s.Hedges)})
 	return err
 }
 
 // worker does one call after another.
 type worker struct {
+	keys         int
 	guard        *stampede.Guard[string]
 	out          *log
 	name         string
 	calls, loads *atomic.Int64 // of the pod
 	rnd          *rand.Rand
+}
+
+func (w *worker) key() string { return "k" + strconv.Itoa(w.rnd.IntN(w.keys)) }
+
+// getMany is recorded as a Get of each of its keys.
+func (w *worker) getMany() {
+	keys := []string{w.key(), w.key()}
+	if keys[0] == keys[1] {
+		keys = keys[:1]
+	}
+	calls := make([]record, len(keys))
+	for i, key := range keys {
+		calls[i] = record{Pod: w.name, Call: int(w.calls.Add(1)), Key: key, Kind: invoked, Op: "get"}
+		w.out.add(calls[i])
+	}
+	took := time.Duration(2000+w.rnd.IntN(30_000)) * time.Microsecond
+	found, err := w.guard.GetMany(context.Background(), keys, func(ctx context.Context, keys []string) (map[string]string, error) {
+		loaded := make(map[string]string, len(keys))
+		for _, key := range keys {
+			v, err := w.load(ctx, key, took, false)
+			if err != nil {
+				return nil, err
+			}
+			loaded[key] = v
+		}
+		return loaded, nil
+	})
+	for _, r := range calls {
+		r.Kind, r.Value = returned, found[r.Key]
+		if err != nil {
+			r.Err = err.Error()
+		}
+		w.out.add(r)
+	}
 }
 
 func (w *worker) step(key string) {

@@ -290,6 +290,7 @@ func (w *world) disturb(a action) bool {
 		return w.crash()
 	case actRestart:
 		w.note("store: restarts empty")
+		w.emptied = w.step
 		w.restart()
 		return true
 	case actUnwatch:

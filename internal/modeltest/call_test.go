@@ -31,6 +31,7 @@ type call struct {
 	over       bool
 	leads      *grant           // that its flight has been answered with, and whose load has not begun
 	reading    int              // reads under way
+	asides     int              // reads under way that it need not wait for
 	reads      int              // begun
 	spent      time.Duration    // on steps of the store that bear on the budget of the call
 	follows    []stampede.Stamp // leases that its flight was told are somebody else's
@@ -154,19 +155,37 @@ func (w *world) sent(c *command) {
 		return
 	}
 	switch c.op {
-	case opRead:
+	case opRead, opTags:
+		if w.loading(c.call) || w.mayHedge(c.call) || w.cfg.seated() && c.call.reads > 0 && w.watching(c.pod, c.keys[0]) {
+			// It looks what is there while it loads, or waits for its turn.
+			c.aside = true // or its load has just ended, and it has not been heard of
+			c.call.asides++
+			return
+		}
 		c.call.reading++
+		if c.op == opTags { // of what was read, or of what an election has answered with
+			c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
+			return
+		}
 		c.call.reads++
 		c.call.follows, c.call.told = nil, false // another round, another flight
 		c.counted = true
-	case opTags, opTagTime:
+	case opTagTime:
 		c.call.reading++
-		c.counted = len(c.call.follows) == 0
+		c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
 	case opElect:
-		// Later elections of a flight happen while its callers wait for a load anyway.
-		c.counted = len(c.call.follows) == 0
+		// Later elections of a flight happen while its callers wait for a load, or a seat, anyway.
+		c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
 		c.told = c.call.told && !w.unread(c.pod, c.keys[0])
 	}
+}
+
+func (w *world) loading(c *call) bool {
+	return slices.ContainsFunc(w.loads, func(l *load) bool { return l.call == c })
+}
+
+func (w *world) watching(p *pod, k *register) bool {
+	return slices.ContainsFunc(w.watches, func(x *watch) bool { return x.pod == p && x.key == k && !x.isClosed() })
 }
 
 func (c *command) callID() int {
@@ -182,6 +201,10 @@ func (w *world) endStep(c *command) {
 		c.pod.slowAt[c.keys[0].n] = w.step
 	}
 	if c.call == nil {
+		return
+	}
+	if c.aside {
+		c.call.asides--
 		return
 	}
 	if c.op.reads() {

@@ -119,6 +119,8 @@ func (w *world) checkUnleased(l *load) {
 	case p.failedAt[k.n] >= c.begun, p.slowAt[k.n] >= c.begun: // the store does not answer
 	case k.orphaned(c): // nor has it taken back a lease of the pod's own
 	case w.committing(p, k): // nor does it say what became of a value
+	case w.mayHedge(c): // the other load takes too long
+		w.saw(sawHedge)
 	case w.waitTime() <= w.now()-c.begunAt: // it has waited for long enough
 	default:
 		w.fail("P1: load %d of %s runs without a lease, and pod %d had its answers", l.n, k.name, p.n)
@@ -166,7 +168,8 @@ func (w *world) checkCalls() {
 			continue
 		}
 		late := now - c.overAt
-		if late > w.cfg.opts.StoreBudget+slack || late > slack && c.reading == 0 || !c.cancelled && late > slack {
+		reading := c.reading+c.asides > 0 || w.cfg.seated() && c.reads > 0 // see sent
+		if late > w.cfg.opts.StoreBudget+slack || late > slack && !reading || !c.cancelled && late > slack {
 			w.fail("P6: call %d goes on %v after its ctx has ended", c.id, late)
 		}
 	}
@@ -395,7 +398,8 @@ func (w *world) checkError(c *call) {
 			w.fail("call %d got %v", c.id, err)
 		}
 	case errors.Is(err, stampede.ErrOverloaded):
-		if w.cfg.opts.MaxAbandoned == 0 {
+		turn := w.cfg.seated() && w.now() >= w.waitTime() // that of who started the flight did not come
+		if w.cfg.opts.MaxAbandoned == 0 && !turn {
 			w.fail("call %d got %v", c.id, err)
 		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

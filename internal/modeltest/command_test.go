@@ -40,7 +40,7 @@ type command struct {
 	keys    []*register
 	ballot  stampede.Ballot
 	lease   stampede.Stamp
-	marked  bool // Commit: lease is that of a marker
+	marked  bool // Commit: lease is that of a marker, or of another load
 	entry   stampede.Entry
 	length  time.Duration
 	backoff stampede.Backoff
@@ -49,6 +49,7 @@ type command struct {
 	began   time.Time
 	took    time.Duration
 	orphan  bool // nobody waits for the answer any more
+	aside   bool // nobody waits for it
 	counted bool // its time is on the budget of call
 	muted   bool // the pod gets no answer, or has got that there is none
 	told    bool // when it was sent, the pod knew that a load that it followed has brought nothing
@@ -155,6 +156,9 @@ func (p *pod) Read(ctx context.Context, k stampede.Key) (stampede.Entry, error) 
 }
 
 func (p *pod) Elect(ctx context.Context, k stampede.Key, b stampede.Ballot) (stampede.Election, error) {
+	if isClaim(k) {
+		return p.claim(ctx, k, b)
+	}
 	a := p.do(ctx, &command{op: opElect, keys: p.key(k), ballot: b})
 	return a.election, a.err
 }
@@ -164,13 +168,16 @@ func (p *pod) Commit(ctx context.Context, k stampede.Key, lease stampede.Stamp, 
 	return a.verdict, a.err
 }
 
-func (p *pod) CommitMarked(ctx context.Context, k stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+func (p *pod) CommitMarked(ctx context.Context, k stampede.Key, stands stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
 	e.Stamp = stampede.NewStamp() // so that a copy is known
-	a := p.do(ctx, &command{op: opCommit, keys: p.key(k), lease: marker, marked: true, entry: e})
+	a := p.do(ctx, &command{op: opCommit, keys: p.key(k), lease: stands, marked: true, entry: e})
 	return a.verdict, a.err
 }
 
 func (p *pod) Renew(ctx context.Context, k stampede.Key, lease stampede.Stamp, length time.Duration) (stampede.Holding, error) {
+	if isClaim(k) {
+		return p.w.claims.Renew(ctx, k, lease, length)
+	}
 	a := p.do(ctx, &command{op: opRenew, keys: p.key(k), lease: lease, length: length})
 	return a.holding, a.err
 }
@@ -181,6 +188,9 @@ func (p *pod) Fail(ctx context.Context, k stampede.Key, lease stampede.Stamp, ba
 }
 
 func (p *pod) Release(ctx context.Context, k stampede.Key, lease stampede.Stamp, pass stampede.Pass) error {
+	if isClaim(k) {
+		return p.w.claims.Release(ctx, k, lease, pass)
+	}
 	return p.do(ctx, &command{op: opRelease, keys: p.key(k), lease: lease, pass: pass}).err
 }
 

@@ -159,7 +159,7 @@ func (w *world) elect(k *register, c *command) {
 func (w *world) commit(k *register, c *command) {
 	right, stamp := k.held(c.lease), c.lease
 	if c.marked {
-		right, stamp = k.marked(c.lease), c.entry.Stamp
+		right, stamp = k.stands(c.lease), c.entry.Stamp
 	}
 	if !right && w.cfg.broken != commitUnchecked {
 		c.answer.verdict = stampede.Refused

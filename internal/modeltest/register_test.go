@@ -69,10 +69,8 @@ func (k *register) held(s stampede.Stamp) bool {
 	return k.lease.role == stampede.RoleFollower && k.lease.stamp == s
 }
 
-// marked says whether the marker with that stamp stands.
-func (k *register) marked(s stampede.Stamp) bool {
-	return k.lease.role != 0 && k.lease.role != stampede.RoleFollower && k.lease.stamp == s
-}
+// stands says whether a marker or a lease with that stamp does.
+func (k *register) stands(s stampede.Stamp) bool { return k.lease.role != 0 && k.lease.stamp == s }
 
 // at returns the entry as the store answers with it at a time.
 func (k *register) at(now time.Duration) stampede.Entry {

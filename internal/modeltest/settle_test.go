@@ -81,6 +81,9 @@ func (w *world) mayWait(c *call) bool {
 		return false
 	}
 	k := c.key
+	if w.cfg.seated() { // for its turn
+		return true
+	}
 	if k.lease.role == stampede.RoleFollower && w.ownerless(k) || w.justUp(k) {
 		return true
 	}
@@ -119,6 +122,9 @@ func (w *world) finish() {
 	w.cfg.weights[actFull] = 0
 	w.settle(true)
 	longest := w.now() + w.cfg.opts.Lease + w.doze()
+	if w.cfg.seated() { // seats of pods that have crashed, then one after the other
+		longest += w.cfg.opts.Lease + 10*time.Second
+	}
 	for w.fault == "" && (len(w.calls) > 0 || w.anyLease()) {
 		if w.now() > longest {
 			for _, c := range w.calls {
@@ -133,9 +139,14 @@ func (w *world) finish() {
 	}
 	if w.fault == "" { // who followed a lease that ended by itself looks again a little later
 		w.pass(w.doze())
+		if w.cfg.seated() { // nor does who waits for his turn notice at once that nobody waits for him
+			w.pass(500 * time.Millisecond)
+		}
 		w.settleStep()
 		w.settle(true)
-		w.probe()
+		if !w.cfg.seated() {
+			w.probe()
+		}
 	}
 	if w.fault == "" {
 		w.closeAll()
@@ -171,6 +182,12 @@ func (w *world) probeServed(p *pod, k *register) {
 	if w.cfg.unheard || e.Freshness() < stampede.Stale || k.cur.value == 0 && !e.NotFound {
 		return
 	}
+	// Nor is a pod that loads told that the store has lost its lease.
+	if slices.ContainsFunc(w.loads, func(l *load) bool {
+		return l.call.pod == p && l.call.key == k && l.grant != nil && w.emptied >= l.grant.step
+	}) {
+		return
+	}
 	w.saw(sawServed)
 	c := w.begin(p, k, doFetch, 0)
 	w.settleStep()
@@ -203,7 +220,7 @@ func (w *world) probeGet(p *pod, k *register) {
 // mayStayStale says whether a pod may know of a reason not to load a stale key behind: a marker, or a
 // lease that is not there any more, learnt of with the entry that still stands.
 func (w *world) mayStayStale(p *pod, k *register) bool {
-	if k.cur == nil || k.taken(w.now()) {
+	if k.cur == nil || k.taken(w.now()) || w.cfg.seated() {
 		return true
 	}
 	now, lease := w.now(), w.cfg.opts.Lease

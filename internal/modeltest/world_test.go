@@ -44,11 +44,14 @@ type world struct {
 	epochs   uint64
 	expiries []expiry // of tags
 
+	claims  stampede.MemoryStore
+	emptied int // the last step at which the store lost everything
 	callSeq int
 	loadSeq int
 
-	mu    sync.Mutex // protects inbox, and of each watch and command what says so
-	inbox inbox
+	mu     sync.Mutex // protects what follows, and of each watch and command what says so
+	inbox  inbox
+	hedges []*call
 }
 
 // inbox is what the pods' goroutines have done since the scheduler last looked.

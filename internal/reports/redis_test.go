@@ -35,7 +35,7 @@ func redisFleet(t *testing.T, n int, proxy *faultproxy.Proxy, o stampede.Options
 	return pods, stores
 }
 
-// requests counts what stores have asked of the server: a read is GET and PTTL in one request, a script is one, whatever it calls.
+// requests counts what stores have asked of the server: a read is GETRANGE and PTTL in one request, a script is one, whatever it calls.
 func requests(t *testing.T, server *redisproc.Server, stores []*redisstore.Store) (n int) {
 	t.Helper()
 	for _, s := range stores {

@@ -21,9 +21,9 @@ func (s *Store) Commit(ctx context.Context, key stampede.Key, lease stampede.Sta
 }
 
 // CommitMarked implements [stampede.Store].
-func (s *Store) CommitMarked(ctx context.Context, key stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+func (s *Store) CommitMarked(ctx context.Context, key stampede.Key, stands stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
 	e.Stamp = stampede.NewStamp()
-	return s.commit(ctx, key, marker, e, "FP")
+	return s.commit(ctx, key, stands, e, "FPL")
 }
 
 // commit writes e if what stands in the lease's place has one of these kinds and the stamp.

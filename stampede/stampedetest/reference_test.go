@@ -273,18 +273,18 @@ func (s *reference) Commit(ctx context.Context, k stampede.Key, lease stampede.S
 	return stampede.Accepted, nil
 }
 
-func (s *reference) CommitMarked(ctx context.Context, k stampede.Key, marker stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+func (s *reference) CommitMarked(ctx context.Context, k stampede.Key, stands stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
 	if err := s.enter(ctx, &k); err != nil {
 		return stampede.Unknown, err
 	}
 	defer s.mu.Unlock()
 	l, ok := s.lease(k)
-	if s.not("a marked commit checks the marker") && (!ok || l.stamp != marker) || s.not("a lease is no marker") && l.role == stampede.RoleFollower {
+	if s.not("a marked commit checks what stands") && (!ok || l.stamp != stands) || !s.not("a lease stands, too") && l.role == stampede.RoleFollower {
 		return stampede.Refused, nil
 	}
 	stamp := stampede.NewStamp()
 	if !s.not("a marked commit has its own stamp") {
-		stamp = marker
+		stamp = stands
 	}
 	s.put(k, stamp, e)
 	if s.not("a marked commit ends the failures") {

@@ -65,11 +65,41 @@ var markedTests = []storeTest{
 			}
 		}
 	}},
-	{"ALeaseIsNoMarker", func(c *check) {
+	{"ALoadBesideALeaseIsStoredWhileThatStands", func(c *check) {
 		k := c.key("k")
 		lease := c.lead(k)
-		c.verdict(k, lease, c.entry("no"), stampede.Refused)
-		c.accept(k, lease, c.entry("yes"))
+		w := c.watch(k)
+		c.verdict(k, lease, c.entry("beside"), stampede.Accepted)
+		c.told(w, "CommitMarked")
+		c.verdict(k, lease, c.entry("another beside"), stampede.Refused)
+		c.refuse(k, lease, c.entry("the holder's"))
+		c.holds(k, "beside")
+		if c.read(k).Stamp == lease {
+			c.Fatal("the entry has the stamp of the lease: the holder would take it for its own")
+		}
+	}},
+	{"ALoadBesideALeaseIsStoredUnderTheMarkerThatItLeaves", func(c *check) {
+		for name, leave := range markers {
+			k := c.key(name)
+			lease := c.lead(k)
+			leave(c, k, lease)
+			c.verdict(k, lease, c.entry("beside"), stampede.Accepted)
+		}
+	}},
+	{"ALeaseThatWasEndedIsOfNoMoreUseToWhoLoadsBeside", func(c *check) {
+		for what, end := range map[string]func(k stampede.Key, lease stampede.Stamp){
+			"commit":  func(k stampede.Key, lease stampede.Stamp) { c.accept(k, lease, c.entry("the holder's")) },
+			"release": func(k stampede.Key, lease stampede.Stamp) { c.release(k, lease, stampede.Pass{}) },
+			"delete":  func(k stampede.Key, _ stampede.Stamp) { c.delete(k) },
+			"expire":  func(k stampede.Key, _ stampede.Stamp) { c.expire(k) },
+			"set":     func(k stampede.Key, _ stampede.Stamp) { c.set(k, c.entry("set")) },
+			"another": func(k stampede.Key, _ stampede.Stamp) { c.delete(k); c.lead(k) },
+		} {
+			k := c.key(what)
+			lease := c.lead(k)
+			end(k, lease)
+			c.verdict(k, lease, c.entry("late"), stampede.Refused)
+		}
 	}},
 	{"AMarkerIsNoLease", func(c *check) {
 		for name, leave := range markers {

@@ -8,6 +8,7 @@ package contender
 import (
 	"context"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,8 +23,11 @@ type Contender struct {
 	Module string
 	// Kind says what it can be compared with.
 	Kind Kind
-	// Open makes the cache of one pod.
+	// Open makes the cache of one pod. Nil for a Handler.
 	Open func(*Env) (Cache, error)
+	// Wrap puts a cache of one pod before a handler. Env.Load is not used: the handler is what loads. Nil: it does
+	// not serve HTTP.
+	Wrap func(*Env, http.Handler) (Web, error)
 }
 
 // Kind is what a contender is able to do.
@@ -40,6 +44,8 @@ const (
 	Memory
 	// Floor does nothing but read a value that is there: what reading costs.
 	Floor
+	// Handler is an HTTP handler with no cache before it.
+	Handler
 )
 
 // Cache is the cache of one pod.
@@ -48,6 +54,13 @@ type Cache interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	// Close frees what the cache has.
 	Close() error
+}
+
+// Web is a handler with a cache before it.
+type Web struct {
+	http.Handler
+	// Close frees what the cache has.
+	Close func() error
 }
 
 // Params are what a workload asks for, in words that every contender understands.
@@ -96,7 +109,7 @@ func All() []Contender {
 		rawGet, rawGetPTTL, rawAutoPipeline, rawRueidis,
 		none, xfetch, inPod, setNX, redisLock, redSync, goRedisCache, goRedisCacheLocal,
 		sturdycRedis, placeholder, herdgate, herdgateLocal,
-		otterMemory, sturdycMemory, herdgateMemory,
+		otterMemory, sturdycMemory, herdgateMemory, bareHandler,
 	}
 }
 
@@ -106,7 +119,10 @@ type cache struct {
 	close func() error
 }
 
+// Get calls get.
 func (c cache) Get(ctx context.Context, key string) ([]byte, error) { return c.get(ctx, key) }
+
+// Close calls close, if there is one.
 func (c cache) Close() error {
 	if c.close == nil {
 		return nil

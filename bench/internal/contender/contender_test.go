@@ -24,6 +24,9 @@ func TestEveryContenderLoadsOnceAndServesWhatWasLoaded(t *testing.T) {
 	server := shared.Server(t)
 	names := make(map[string]bool)
 	for _, c := range contender.All() {
+		if c.Open == nil {
+			continue
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			if names[c.Name] || c.About == "" {
 				t.Error("its name must be its own, and it must say what it is")

@@ -56,17 +56,21 @@ type sturdycStorage struct {
 	keep time.Duration
 }
 
+// Get returns what is stored; what cannot be read counts as absent.
 func (s *sturdycStorage) Get(ctx context.Context, key string) ([]byte, bool) {
 	v, err := s.rdb.Get(ctx, key).Bytes()
 	return v, err == nil
 }
 
+// Set stores value. sturdyc asks for no error.
 func (s *sturdycStorage) Set(ctx context.Context, key string, value []byte) {
 	_ = s.rdb.Set(ctx, key, value, s.keep).Err()
 }
 
+// Delete removes what is stored.
 func (s *sturdycStorage) Delete(ctx context.Context, key string) { _ = s.rdb.Del(ctx, key).Err() }
 
+// GetBatch returns what is stored of keys.
 func (s *sturdycStorage) GetBatch(ctx context.Context, keys []string) map[string][]byte {
 	found := make(map[string][]byte)
 	for _, key := range keys {
@@ -77,12 +81,14 @@ func (s *sturdycStorage) GetBatch(ctx context.Context, keys []string) map[string
 	return found
 }
 
+// SetBatch stores all records.
 func (s *sturdycStorage) SetBatch(ctx context.Context, records map[string][]byte) {
 	for key, value := range records {
 		s.Set(ctx, key, value)
 	}
 }
 
+// DeleteBatch removes what is stored under keys.
 func (s *sturdycStorage) DeleteBatch(ctx context.Context, keys []string) {
 	_ = s.rdb.Del(ctx, keys...).Err()
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,7 @@ func Main() {
 	if os.Getenv(podEnv) == "" {
 		return
 	}
+	signal.Ignore(os.Interrupt) // Ctrl-C is for the parent, which ends this process
 	redis.SetLogger(new(logging.VoidLogger))
 	if err := podMain(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: pod:", err)

@@ -57,9 +57,12 @@ func (l *Latency) Within(d time.Duration) float64 {
 	return float64(n) / float64(l.Count())
 }
 
-// Encode returns the distribution as text, in HdrHistogram's compressed format, which its other tools read.
+// Encode returns the distribution as text, in HdrHistogram's compressed format, which its other tools read. To
+// two digits: there are many of them in a file, and they become pictures.
 func (l *Latency) Encode() (string, error) {
-	text, err := l.h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	coarse := hdrhistogram.New(shortest, longest, 2)
+	coarse.Merge(l.h)
+	text, err := coarse.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	return string(text), err
 }
 

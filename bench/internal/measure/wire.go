@@ -17,8 +17,8 @@ type Wire struct {
 
 // Sent is what was sent to Redis.
 type Sent struct {
-	// Requests are commands, where a script is one, and GET with the PTTL that follows it is one. What sets
-	// up a connection or frames a transaction is none (HELLO, CLIENT, PING, MULTI...).
+	// Requests are commands, where a script is one, and GET or GETRANGE with the PTTL that follows it is one. What
+	// sets up a connection or frames a transaction is none (HELLO, CLIENT, PING, MULTI...).
 	Requests int64
 	// Writes is how often something was handed to the system to send: one for a batch of commands.
 	Writes int64
@@ -37,7 +37,7 @@ func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if !ok {
 		return conn, nil
 	}
-	c := &wireConn{TCPConn: tcp, wire: w, counts: counts{byName: make(map[string]*int64)}}
+	c := &wireConn{TCPConn: tcp, wire: w, counts: counts{byName: make(map[string]*command)}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conns == nil {
@@ -92,6 +92,7 @@ type wireConn struct {
 	counts counts
 }
 
+// Write sends p and counts what is in it.
 func (c *wireConn) Write(p []byte) (int, error) {
 	n, err := c.TCPConn.Write(p)
 	c.mu.Lock()
@@ -101,6 +102,7 @@ func (c *wireConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the connection; what it has sent stays counted.
 func (c *wireConn) Close() error {
 	err := c.TCPConn.Close()
 	c.wire.mu.Lock()
@@ -116,23 +118,29 @@ func (c *wireConn) sent() Sent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Sent{Requests: c.counts.requests, Writes: c.counts.writes, Commands: make(map[string]int64)}
-	for name, n := range c.counts.byName {
-		s.Commands[name] = *n
+	for name, cmd := range c.counts.byName {
+		s.Commands[name] = cmd.n
 	}
 	return s
 }
 
-// counts follows the stream of commands, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", over any number of writes.
+// counts follows the stream of commands, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", over any number of writes. It has to be
+// quick: it is part of what a call costs.
 type counts struct {
 	requests, writes int64
-	byName           map[string]*int64
+	byName           map[string]*command
 
-	line    []byte // of a header, as far as it has come
-	args    int    // of the command, still to come
-	skip    int    // bytes of an argument, still to come
-	naming  bool   // the argument is the command's name
-	name    []byte
-	lastGet bool // the last command was GET
+	line   []byte   // of a header, as far as it has come
+	skip   int      // bytes of an argument, still to come
+	naming bool     // the argument is the command's name
+	name   []byte   // as far as it has come
+	last   *command // the one before; nil: there was none
+}
+
+// command is how often a command was sent.
+type command struct {
+	n                 int64
+	setUp, read, pttl bool // which it is
 }
 
 func (c *counts) read(p []byte) {
@@ -146,7 +154,7 @@ func (c *counts) read(p []byte) {
 			p = p[n:]
 			if c.skip == 0 && c.naming {
 				c.naming = false
-				c.command(bytes.ToLower(bytes.TrimSuffix(c.name, []byte("\r\n"))))
+				c.command(c.name[:len(c.name)-len("\r\n")])
 			}
 			continue
 		}
@@ -155,10 +163,14 @@ func (c *counts) read(p []byte) {
 			c.line = append(c.line, p...)
 			return
 		}
-		c.line = append(c.line, p[:end+1]...)
-		p = p[end+1:]
-		c.header(bytes.TrimRight(c.line, "\r\n"))
+		line := p[:end]
+		if len(c.line) > 0 {
+			c.line = append(c.line, line...)
+			line = c.line
+		}
+		c.header(bytes.TrimSuffix(line, []byte("\r")))
 		c.line = c.line[:0]
+		p = p[end+1:]
 	}
 }
 
@@ -166,31 +178,36 @@ func (c *counts) header(line []byte) {
 	if len(line) < 2 {
 		return
 	}
-	n := 0
-	for _, d := range line[1:] {
-		n = 10*n + int(d-'0')
-	}
 	switch line[0] {
-	case '*':
-		c.args, c.naming, c.name = n, true, c.name[:0]
+	case '*': // the number of arguments, of which the first is the name
+		c.naming, c.name = true, c.name[:0]
 	case '$':
-		c.args--
+		n := 0
+		for _, d := range line[1:] {
+			n = 10*n + int(d-'0')
+		}
 		c.skip = n + len("\r\n")
 	}
 }
 
+// command counts a command; it changes name, which is c's own.
 func (c *counts) command(name []byte) {
-	n := c.byName[string(name)]
-	if n == nil {
-		n = new(int64)
-		c.byName[string(name)] = n
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			name[i] = b + 'a' - 'A'
+		}
 	}
-	*n++
-	wasGet := c.lastGet
-	c.lastGet = string(name) == "get"
-	if !setUp[string(name)] && (string(name) != "pttl" || !wasGet) {
+	cmd := c.byName[string(name)]
+	if cmd == nil {
+		n := string(name)
+		cmd = &command{setUp: setUp[n], read: n == "get" || n == "getrange", pttl: n == "pttl"}
+		c.byName[n] = cmd
+	}
+	cmd.n++
+	if !cmd.setUp && (!cmd.pttl || c.last == nil || !c.last.read) {
 		c.requests++
 	}
+	c.last = cmd
 }
 
 // setUp are the commands that set up a connection, look after it, or frame others.

@@ -14,6 +14,7 @@ import (
 
 func TestWireUnderstandsCommandsHoweverTheyAreCutIntoWrites(t *testing.T) {
 	stream := "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n" + "*2\r\n$4\r\nPTTL\r\n$1\r\nk\r\n" + // one request
+		"*4\r\n$8\r\ngetrange\r\n$1\r\nk\r\n$1\r\n0\r\n$1\r\n9\r\n" + "*2\r\n$4\r\npttl\r\n$1\r\nk\r\n" + // one request
 		"*2\r\n$4\r\npttl\r\n$1\r\nk\r\n" + // one on its own
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$13\r\n*1\r\n$3\r\nGET\r\n\r\n" + // a value that looks like a command
 		"*1\r\n$4\r\nPING\r\n" // none
@@ -29,14 +30,14 @@ func TestWireUnderstandsCommandsHoweverTheyAreCutIntoWrites(t *testing.T) {
 			}
 		}
 		s := w.Sent()
-		if s.Requests != 3 || s.Commands["get"] != 1 || s.Commands["pttl"] != 2 || s.Commands["set"] != 1 || s.Commands["ping"] != 1 {
+		if s.Requests != 4 || s.Commands["get"] != 1 || s.Commands["getrange"] != 1 || s.Commands["pttl"] != 3 || s.Commands["set"] != 1 || s.Commands["ping"] != 1 {
 			t.Errorf("in pieces of %d: %+v", size, s)
 		}
 		if size == len(stream) && s.Writes != 1 {
 			t.Errorf("%d writes", s.Writes)
 		}
 		_ = c.Close()
-		if after := w.Sent(); after.Requests != 3 {
+		if after := w.Sent(); after.Requests != 4 {
 			t.Errorf("after the connection was closed: %+v", after)
 		}
 	}

@@ -21,6 +21,7 @@ type page struct {
 
 type section struct {
 	Title, About string
+	Curves       []chart
 	Variants     []variantPart
 }
 
@@ -60,6 +61,13 @@ func (b *Book) HTML(w io.Writer) error {
 		s := section{Title: wl.Title, About: wl.About}
 		for _, v := range b.Variants(wl.Name) {
 			s.Variants = append(s.Variants, b.variantPart(wl, v))
+		}
+		for _, series := range b.Series(wl.Name) {
+			for _, c := range wl.Columns {
+				if svg := b.curves(wl.Name, series, c); svg != "" && c.Curve != "" {
+					s.Curves = append(s.Curves, chart{c.Curve, template.HTML(svg)}) // made here, its texts escaped
+				}
+			}
 		}
 		if len(s.Variants) > 0 {
 			p.Sections = append(p.Sections, s)

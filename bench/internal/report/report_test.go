@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -120,6 +121,34 @@ func TestPageStandsByItself(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "ZgotmplZ") {
 		t.Error("something in the page has no value")
+	}
+}
+
+func TestPageShowsASeriesAsCurves(t *testing.T) {
+	b := &report.Book{Run: report.Run{Order: []string{"a", "b"}, Workloads: []report.Workload{
+		{Name: "grow", Title: "Growth", Columns: []report.Column{{Key: "n", Title: "requests", Curve: "It grows."}, {Key: "m", Title: "not shown"}}},
+	}}}
+	for _, pods := range []float64{16, 1, 4} {
+		for _, name := range b.Run.Order {
+			b.Results = append(b.Results, report.Result{
+				Workload: "grow", Variant: fmt.Sprint(pods, " pods"), Contender: name, Series: "pods", X: pods, Values: map[string]float64{"n": 2 * pods, "m": 1},
+			})
+		}
+	}
+	var out strings.Builder
+	if err := b.HTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "<svg"); n != 1 {
+		t.Errorf("%d pictures", n)
+	}
+	for _, want := range []string{"It grows.", ">pods<", "a, 1: 2<", "b, 16: 32<"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("there is no %q", want)
+		}
+	}
+	if strings.Contains(out.String(), "NaN") {
+		t.Error("something has no value")
 	}
 }
 

@@ -22,6 +22,7 @@ type Run struct {
 	Contenders map[string]string `json:"contenders"` // what each is
 	Order      []string          `json:"order"`      // of contenders
 	Workloads  []Workload        `json:"workloads"`
+	Quick      bool              `json:"quick,omitempty"`      // it was to see that all works, not to compare
 	Unfinished string            `json:"unfinished,omitempty"` // why it ended before its time
 }
 
@@ -44,6 +45,8 @@ type Column struct {
 	Digits int    `json:"digits"`
 	// Chart is the caption of the bars that show the column; "": no bars.
 	Chart string `json:"chart,omitempty"`
+	// Curve is the caption of the curves that show the column along a series; "": none.
+	Curve string `json:"curve,omitempty"`
 	// RatioTo names the contender whose value of Of this column is a multiple of, within each repeat.
 	RatioTo string `json:"ratio_to,omitempty"`
 	Of      string `json:"of,omitempty"`
@@ -55,11 +58,14 @@ type Result struct {
 	Variant   string             `json:"variant"`
 	Contender string             `json:"contender"`
 	Repeat    int                `json:"repeat"`
+	Series    string             `json:"series,omitempty"` // of variants that differ in one number, named after it
+	X         float64            `json:"x,omitempty"`      // that number
 	Values    map[string]float64 `json:"values,omitempty"`
 	Latency   string             `json:"latency,omitempty"` // HdrHistogram, compressed, base64
 	Timeline  []Point            `json:"timeline,omitempty"`
 	Errors    map[string]int     `json:"errors,omitempty"`
-	Fault     string             `json:"fault,omitempty"` // why there is nothing
+	Commands  map[string]int64   `json:"commands,omitempty"` // that the pods sent to Redis, by name
+	Fault     string             `json:"fault,omitempty"`    // why there is nothing
 }
 
 // Point is a stretch of a run.

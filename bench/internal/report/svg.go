@@ -71,9 +71,27 @@ func (s scale) decades() (list []float64) {
 	return list
 }
 
+// steps are 1, 2 and 5 times the powers of ten within a logarithmic scale, or the powers alone where those are many.
+func (s scale) steps() (list []float64) {
+	if s.to > 200*s.from {
+		return s.decades()
+	}
+	for e := math.Floor(math.Log10(s.from)); math.Pow(10, e) <= s.to; e++ {
+		for _, m := range []float64{1, 2, 5} {
+			if v := m * math.Pow(10, e); v >= s.from && v <= s.to {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
 // short is a number with as few digits as do.
 func short(v float64) string {
-	if v >= 1000 {
+	switch {
+	case v >= 999_500:
+		return fmt.Sprintf("%.3gM", v/1e6)
+	case v >= 999.5:
 		return fmt.Sprintf("%.3gk", v/1000)
 	}
 	return fmt.Sprintf("%.3g", v)

@@ -20,17 +20,17 @@ var cold = Workload{
 		Columns: append([]report.Column{
 			{Key: "per_round", Title: "loads", Digits: 2, Limit: "1"},
 			{Key: "most", Title: "at once", Limit: "1"},
-			{Key: "beyond", Title: "slowest, beyond the load", Unit: "ms", Digits: 1, Limit: "0", Chart: "Wait of the slowest caller beyond the load, ms."},
+			{Key: "beyond", Title: "slowest, beyond the load", Unit: "ms", Digits: 1, Limit: "0", Curve: "Wait of the slowest caller beyond the load, ms.", Chart: "Wait of the slowest caller beyond the load, ms."},
 			{Key: "beyond_max", Title: "worst round", Unit: "ms", Digits: 1, Limit: "0"},
 			{Key: "beyond_p50", Title: "median caller, beyond", Unit: "ms", Digits: 1, Limit: "0"},
-			{Key: "requests_round", Title: "requests per pod", Digits: 1},
+			{Key: "requests_round", Title: "requests per pod", Digits: 1, Curve: "Requests of a pod to Redis."},
 			{Key: "scripted_round", Title: "in scripts per pod", Digits: 1},
 		}, columns("cpu", "redis_cpu", "errors")...),
 	},
 	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
 	Quick: []string{"none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
-		rounds, repeats := 6, 3
+		rounds, repeats := 5, 3
 		if quick {
 			rounds, repeats = 2, 1
 		}

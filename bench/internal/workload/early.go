@@ -25,11 +25,11 @@ var early = Workload{
 		}, columns("p99", "max", "requests", "errors")...),
 	},
 	For: func(c contender.Contender) bool {
-		return slices.Contains([]string{"none", xfetchName, "setnx-poll", "redislock", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName}, c.Name)
+		return slices.Contains([]string{"none", xfetchName, "redislock", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName}, c.Name)
 	},
 	Quick: []string{xfetchName, "herdgate"},
 	Variants: func(quick bool) []Variant {
-		scale, repeats, cycles := 10, 2, 4
+		scale, repeats, cycles := 10, 2, 3
 		if quick {
 			scale, repeats, cycles = 20, 1, 2
 		}

@@ -12,6 +12,22 @@ func RunStorm(ctx context.Context, rig *Rig, c contender.Contender, pods, caller
 	return runStorm(ctx, rig, c, stormSetup{pods: pods, callers: callers, length: length})
 }
 
+func RunCost(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+	return runCost(ctx, rig, c)
+}
+
+// RunHit asks for one key, by one goroutine.
+func RunHit(ctx context.Context, rig *Rig, c contender.Contender, memory bool, length time.Duration) (report.Result, error) {
+	return runHit(ctx, rig, c, hitSetup{length: length, par: 1, keys: 1, memory: memory})
+}
+
+// RunWeb asks for a hit.
+func RunWeb(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+	s := webSetups(true)[0]
+	s.slices = 2
+	return runWeb(ctx, rig, c, s)
+}
+
 func RunCold(ctx context.Context, rig *Rig, c contender.Contender, pods, callers, rounds int) (report.Result, error) {
 	return runCold(ctx, rig, c, coldSetup{pods: pods, callers: callers, rounds: rounds})
 }

@@ -21,19 +21,20 @@ var growth = Workload{
 	},
 	For: func(c contender.Contender) bool { return slices.Contains([]string{"singleflight", "herdgate"}, c.Name) },
 	Variants: func(quick bool) (list []Variant) {
-		add := func(name string, s coldSetup) {
-			list = append(list, Variant{Name: name, Repeats: 1, Takes: time.Duration(s.rounds)*coldEvery + 300*time.Millisecond, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+		add := func(name, series string, x int, s coldSetup) {
+			list = append(list, Variant{Name: name, Series: series, X: float64(x), Repeats: 1, Takes: time.Duration(s.rounds)*coldEvery + 300*time.Millisecond, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 				return runCold(ctx, rig, c, s)
 			}})
 		}
+		pods, callers, rounds := []int{1, 2, 4, 8, 16}, []int{1, 8, 64, 512}, 4
 		if quick {
-			return nil
+			pods, callers, rounds = []int{2}, []int{64}, 1
 		}
-		for _, pods := range []int{1, 2, 4, 8, 16} {
-			add(plural(pods, "pod")+" x 16", coldSetup{pods: pods, callers: 16, rounds: 6})
+		for _, n := range pods {
+			add(plural(n, "pod")+" x 16", "pods, each with 16 callers", n, coldSetup{pods: n, callers: 16, rounds: rounds})
 		}
-		for _, callers := range []int{1, 8, 64, 512} {
-			add(fmt.Sprintf("4 pods x %d", callers), coldSetup{pods: 4, callers: callers, rounds: 6})
+		for _, n := range callers {
+			add(fmt.Sprintf("4 pods x %d", n), "callers in each of 4 pods", n, coldSetup{pods: 4, callers: n, rounds: rounds})
 		}
 		return list
 	},
@@ -50,20 +51,25 @@ var hitGrowth = Workload{
 		return slices.Contains([]string{rawName, "raw GET+PTTL", "herdgate"}, c.Name)
 	},
 	Variants: func(quick bool) (list []Variant) {
-		add := func(name string, s hitSetup) {
-			s.length, s.par = 500*time.Millisecond, 16
-			list = append(list, Variant{Name: name, Repeats: 1, Takes: 2 * s.length, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+		length := 500 * time.Millisecond
+		if quick {
+			length = 150 * time.Millisecond
+		}
+		add := func(name, series string, x int, s hitSetup) {
+			s.length, s.par = length, 16
+			list = append(list, Variant{Name: name, Series: series, X: float64(x), Repeats: 1, Takes: 2 * s.length, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 				return runHit(ctx, rig, c, s)
 			}})
 		}
+		sizes, keys := []int{100, 1 << 10, 10 << 10, 100 << 10, 1 << 20}, []int{1, 100, 10_000}
 		if quick {
-			return nil
+			sizes, keys = []int{100, 10 << 10}, []int{100}
 		}
-		for _, size := range []int{100, 1 << 10, 10 << 10, 100 << 10, 1 << 20} {
-			add(fmt.Sprintf("%d bytes", size), hitSetup{keys: 100, value: size})
+		for _, n := range sizes {
+			add(fmt.Sprintf("%d bytes", n), "bytes of a value, 100 keys", n, hitSetup{keys: 100, value: n})
 		}
-		for _, keys := range []int{1, 100, 10_000} {
-			add(plural(keys, "key"), hitSetup{keys: keys})
+		for _, n := range keys {
+			add(plural(n, "key"), "keys, values of 1 KiB", n, hitSetup{keys: n})
 		}
 		return list
 	},

@@ -24,12 +24,12 @@ var redisHit = Workload{
 		About: "Values of 1 KiB that are there and fresh; one pod, whose goroutines ask for one after the other (so percentiles are of service, not of waiting for a turn). " +
 			"go-redis' pool has its default size. What keeps copies in the pod does not do the same work: see its requests per call.",
 		Columns: []report.Column{
-			{Key: "rate", Title: "calls", Unit: "/s"},
+			{Key: "rate", Title: "calls", Unit: "/s", Curve: "Calls a second."},
 			{Key: "vs_get", Title: "of raw GET", Digits: 2, RatioTo: rawName, Of: "rate"},
 			{Key: "vs_pttl", Title: "of raw GET+PTTL", Digits: 2, RatioTo: "raw GET+PTTL", Of: "rate"},
 			{Key: "p50", Title: "p50", Unit: "µs", Digits: 0},
 			{Key: "p99", Title: "p99", Unit: "µs", Digits: 0},
-			{Key: "cpu", Title: "CPU per call", Unit: "µs", Digits: 1},
+			{Key: "cpu", Title: "CPU per call", Unit: "µs", Digits: 1, Curve: "CPU for a call, µs."},
 			{Key: "vs_cpu", Title: "CPU of raw GET", Digits: 2, RatioTo: rawName, Of: "cpu"},
 			{Key: "redis_cpu", Title: "Redis CPU per call", Unit: "µs", Digits: 2},
 			{Key: "requests", Title: "requests per call", Digits: 2},
@@ -38,10 +38,10 @@ var redisHit = Workload{
 		},
 	},
 	For: func(c contender.Contender) bool {
-		return c.Kind != contender.Memory && !slices.Contains([]string{"setnx-poll", "redislock", "redsync", xfetchName}, c.Name) // they read as none does
+		return (inRedis(c) || c.Kind == contender.Floor) && !slices.Contains([]string{"setnx-poll", "redislock", "redsync", xfetchName}, c.Name) // they read as none does
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, keys, pars := 400*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
+		length, repeats, keys, pars := 350*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
 		if quick {
 			length, repeats, keys, pars = 150*time.Millisecond, 1, []int{1000}, []int{1, 128}
 		}

@@ -26,7 +26,7 @@ var outage = Workload{
 			{Key: "well", Title: "well again after", Unit: "ms", Limit: "0"},
 		}, columns("errors")...),
 	},
-	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   oneOfEach,
 	Quick: []string{"singleflight", "herdgate", localName},
 	Variants: func(quick bool) (list []Variant) {
 		for _, v := range []struct {

@@ -25,10 +25,10 @@ var restart = Workload{
 			{Key: "asked", Title: "keys asked for"},
 		}, columns("p99", "max", "errors")...),
 	},
-	For:   func(c contender.Contender) bool { return inRedis(c) && c.Name != xfetchName },
+	For:   oneOfEach,
 	Quick: []string{"singleflight", "herdgate"},
 	Variants: func(quick bool) []Variant {
-		after, repeats := 4*time.Second, 2
+		after, repeats := 3500*time.Millisecond, 2
 		if quick {
 			after, repeats = 3*time.Second, 1
 		}

@@ -28,7 +28,7 @@ var storm = Workload{
 	},
 	Quick: []string{rawName, "none", "singleflight", "redislock", "go-redis/cache", "sturdyc+redis", "rueidis-placeholder", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
-		length, repeats := 6400*time.Millisecond, 3
+		length, repeats := 5500*time.Millisecond, 3
 		if quick {
 			length, repeats = 2300*time.Millisecond, 1
 		}

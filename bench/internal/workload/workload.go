@@ -40,7 +40,10 @@ type Variant struct {
 	Repeats int
 	// Takes is about how long one run of one contender takes.
 	Takes time.Duration
-	Run   func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error)
+	// Series names the number in which the variant differs from others, X is it; see report.Result.
+	Series string
+	X      float64
+	Run    func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error)
 }
 
 // TakesPart says whether a contender takes part, in a quick run or in a whole one.
@@ -50,7 +53,7 @@ func (w *Workload) TakesPart(c contender.Contender, quick bool) bool {
 
 // All returns every workload, in the order in which they are run.
 func All() []Workload {
-	return []Workload{storm, cold, cost, redisHit, memoryHit, zipf, early, crash, hang, outage, restart, growth, hitGrowth}
+	return []Workload{storm, cold, cost, redisHit, memoryHit, zipf, web, early, crash, hang, outage, restart, growth, hitGrowth}
 }
 
 // ErrNotHere is returned for what cannot be done with the rig at hand.
@@ -207,6 +210,7 @@ func (m *measured) result() report.Result {
 			"late_p99":         ms(late.Quantile(0.99)), // how late calls were made: the machine's doing
 		},
 		Errors:   m.Errors,
+		Commands: m.Sent.Commands,
 		Timeline: m.timeline(100 * time.Millisecond),
 	}
 	r.Latency, _ = m.took.Encode() // a histogram in memory always encodes
@@ -305,6 +309,11 @@ var shared = map[string]report.Column{
 	"cpu":       {Title: "CPU per call", Unit: "µs", Digits: 1},
 	"late_p99":  {Title: "made late, p99", Unit: "ms", Digits: 1, Limit: "0"},
 	"redis_cpu": {Title: "Redis CPU per call", Unit: "µs", Digits: 1},
+}
+
+// oneOfEach are those in Redis, but only one of the locks: when Redis does not answer they all load without one.
+func oneOfEach(c contender.Contender) bool {
+	return inRedis(c) && !slices.Contains([]string{xfetchName, "setnx-poll", "redsync"}, c.Name)
 }
 
 // inRedis are the contenders that keep values in Redis.

@@ -27,7 +27,7 @@ var zipf = Workload{
 	},
 	Quick: []string{"singleflight", "herdgate", localName},
 	Variants: func(quick bool) []Variant {
-		length, repeats := 6*time.Second, 2
+		length, repeats := 5*time.Second, 2
 		if quick {
 			length, repeats = 3*time.Second, 1
 		}

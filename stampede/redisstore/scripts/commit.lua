@@ -1,9 +1,9 @@
--- commit: ends a load with a value, if its lease is still held, or the marker still stands under which it
--- began.
+-- commit: ends a load with a value, if its lease is still held, or if what it began beside still stands: a
+-- marker, or another load's lease.
 -- KEYS    1 entry  2 lease
--- ARGV    1 stamp of the lease or marker  2 the new entry  3 channel of the key
+-- ARGV    1 stamp of that lease or marker  2 the new entry  3 channel of the key
 --         4 how long to back off when the entry cannot be written, ms
---         5 kinds of what may stand there: 'L' a lease, 'FP' a marker
+--         5 kinds of what may stand there: 'L' the load's own lease, 'FPL' a marker or another lease
 --         6 size up to which the entry is sent along to who waits
 -- Returns {1} written; {2} an earlier copy of this command has written it; {0} the lease is not held;
 --         {3, error} the entry could not be written; the lease is given back all the same
