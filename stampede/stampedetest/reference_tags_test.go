@@ -64,12 +64,12 @@ func (s *reference) ExpireTag(ctx context.Context, space, tag string) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
+	defer s.mu.Unlock()
 	for fn, of := range s.tagDrops {
 		if of == space && s.not("expired tags are told") {
-			defer (*fn)(tag)
+			(*fn)(tag)
 		}
 	}
-	defer s.mu.Unlock()
 	space, tag = s.tagNames(space, tag)
 	r := s.tags[space]
 	if r == nil {
