@@ -23,7 +23,8 @@
 // One load per key and pod at a time, and one in the fleet while the store answers and the lease is
 // kept. Who can be served stale never waits. A loader may hang, panic or fail: callers get an answer
 // that tells the truth, and the key works again. A load that lost its lease, or that began before a
-// Delete, Set or Expire of its key, never overwrites what is there. A store in trouble costs a call no
+// Delete, Set or Expire of its key, never overwrites what is there; one that began before an ExpireTag of
+// its tag is never fresh. A store in trouble costs a call no
 // more than a small budget, and is never an error of Get and Fetch. docs/guarantees.md has the promises
 // in full, with the tests that earn them; docs/protocol.md the argument.
 //

@@ -42,6 +42,12 @@ var (
 	// ErrTooLarge: an encoded value exceeds Options.MaxValueSize. Only Set returns it; a loaded value
 	// that is too large is served but not stored.
 	ErrTooLarge = errors.New("stampede: value too large")
+	// ErrBadTag: a tag is empty or longer than MaxTagSize, or a load has more than MaxTags of them. Only
+	// ExpireTag returns it; a loaded value with such tags is served but not stored.
+	ErrBadTag = errors.New("stampede: bad tags")
+	// ErrTagsOff: tags are used without Options.Tags. Only ExpireTag returns it; a loaded value with tags is
+	// served but not stored.
+	ErrTagsOff = errors.New("stampede: Options.Tags is off")
 	// ErrReadOnly: the guard was switched to ReadOnly or Bypass. Only Set returns it; what was there
 	// before may still be served.
 	ErrReadOnly = errors.New("stampede: guard is read-only")

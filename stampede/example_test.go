@@ -496,3 +496,30 @@ func ExampleGuard_GetMany() {
 	// map[42:1900 43:2900] <nil>
 	// map[42:1900 43:2900] <nil>
 }
+
+// A loader says what its value depends on. When that changes, all entries of the tag are stale at once, those
+// included that are being loaded just now.
+func ExampleGuard_ExpireTag() {
+	pages, _ := stampede.New[string](new(stampede.MemoryStore), &stampede.Options{Name: "page", Tags: true})
+	ctx := context.Background()
+	source := 1900
+	load := func(_ context.Context, l *stampede.Load[string]) (string, error) {
+		l.Tags("supplier:7", "currency:eur") // what the value is made of
+		return fmt.Sprintf("%s costs %d", l.Key(), source), nil
+	}
+	for _, id := range []string{"lamp", "chair"} {
+		_, _ = pages.Fetch(ctx, id, load)
+	}
+
+	source = 1700
+	if err := pages.ExpireTag(ctx, "supplier:7"); err != nil {
+		fmt.Println("the old prices may be served for a while:", err)
+	}
+	for _, id := range []string{"lamp", "chair"} {
+		page, _ := pages.Fetch(ctx, id, load) // loaded behind when it is its turn: see Policy.TagSpread
+		fmt.Println(page.Value, page.Freshness)
+	}
+	// Output:
+	// lamp costs 1900 stale
+	// chair costs 1900 stale
+}

@@ -29,6 +29,7 @@ type Guard[T any] struct {
 	local     *local // nil: there is none
 	early     earlyRefresh
 	short     shortTTL
+	tags      tags
 	usual     usual
 	life      lifecycle
 	seats     chan struct{} // taken by loads; nil: they need none
@@ -61,6 +62,7 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 		if checker, ok := o.Codec.(interface{ Check(reflect.Type) error }); ok && g.encoded {
 			errs = append(errs, checker.Check(t))
 		}
+		errs = append(errs, g.useTags())
 		if store.Encoded() {
 			g.local = newLocal(&g.opts, &g.early)
 		}
@@ -73,6 +75,9 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 	}
 	g.events.name, g.events.obs = o.Name, o.Observer
 	g.life.onClose(store.Drops(g.space, g.dropped))
+	if o.Tags {
+		g.life.onClose(g.tags.store.TagDrops(g.space, g.tagDropped))
+	}
 	return g, nil
 }
 
@@ -113,7 +118,7 @@ func (g *Guard[T]) Fetch(ctx context.Context, key string, load func(ctx context.
 	return g.get(ctx, key, loader[T]{full: load})
 }
 
-// Result is a value and where it is from. After Expire, Age counts from TTL on: when the value was stored
+// Result is a value and where it is from. After Expire and ExpireTag, Age counts from TTL on: when the value was stored
 // is then not known any more.
 type Result[T any] struct {
 	Value T
@@ -216,7 +221,9 @@ func (g *Guard[T]) served(ctx context.Context, key string, load loader[T], l *lo
 		return r, false, l.err
 	case fr == Stale:
 		g.events.emit(EventStale, key, 0, nil)
-		l.r.Behind = g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: l.e.Stamp})
+		if !l.later {
+			l.r.Behind = g.reload(ctx, key, load, ask[T]{reason: WentStale, seen: l.e.Stamp})
+		}
 	default:
 		g.events.emit(EventHit, key, 0, nil)
 		if g.early.due(&l.e) {
@@ -235,6 +242,7 @@ type lookup[T any] struct {
 	r     Result[T]
 	err   error
 	begun time.Time
+	later bool // it is not yet time to load it behind: see Policy.TagSpread
 }
 
 // servable is the freshness of an entry to who might serve it. That there is no such thing is an answer
@@ -264,7 +272,9 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 	m := g.local.begin(key)
 	l.begun = time.Now()
 	step := within(ctx, l.begun.Add(q.left))
-	l.e, l.err = g.store.Read(step, Key{g.space, key})
+	if l.e, l.err = g.store.Read(step, Key{g.space, key}); l.err == nil {
+		l.later, l.err = g.judge(step, key, &l.e)
+	}
 	step.release()
 	q.spend(l.begun)
 	g.learn(ctx, key, &l, m)
@@ -379,6 +389,9 @@ func (g *Guard[T]) ofCopy(p *pocket, now time.Duration, from Source) (r Result[T
 		return r, ErrNotFound
 	}
 	fresh := p.stale - now
+	if g.local.tagDropped(p) {
+		fresh = min(fresh, 0)
+	}
 	r = Result[T]{From: from, Freshness: Fresh, FreshFor: fresh, Shared: true, Stored: from == FromLocal, Age: max(p.ttl-fresh, 0)}
 	if fresh <= 0 {
 		r.Freshness = Stale
@@ -415,7 +428,7 @@ func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCa
 		case inAnyCase:
 		case fr == Fresh && g.early.due(&l.e):
 			q.reason = NearlyStale
-		case fr != Stale || g.holds.active(key, l.e.Stamp):
+		case fr != Stale || l.later || g.holds.active(key, l.e.Stamp):
 			return outcome[T]{}
 		default:
 			q.reason = WentStale

@@ -21,11 +21,13 @@ const (
 // guard looks at what was said when the loader returns a nil error. A loader that was given up may
 // still call the methods; they have no effect any more.
 type Load[T any] struct {
-	key    string
-	reason Reason
-	leased bool
-	prev   T
-	has    bool
+	key     string
+	reason  Reason
+	leased  bool
+	asOf    TagTime // read before the load began
+	undated error   // why it could not be; nil: it was, or need not be
+	prev    T
+	has     bool
 
 	mu   sync.Mutex // protects what follows
 	over bool
@@ -40,6 +42,7 @@ type settings struct {
 	dontStore, dontShare        bool
 	pass                        time.Duration
 	released                    bool
+	tags                        []string
 }
 
 // Key returns the key.

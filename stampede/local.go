@@ -34,6 +34,10 @@ type local struct {
 	seed  maphash.Seed
 	lost  atomic.Uint32       // how often news of drops may have been missed
 	drops [1024]atomic.Uint32 // by a hash of the key: how often something was dropped
+
+	tags     bool                // drops of tags are heard of
+	tagCount atomic.Uint64       // drops of tags
+	tagDrops [1024]atomic.Uint64 // by a hash of the tag: the count at its last drop
 }
 
 // pocket is a copy. But for the atomics it never changes.
@@ -45,6 +49,7 @@ type pocket struct {
 	standing standing
 	notFound bool
 	mark     mark
+	tags     []uint16 // hashes; nil: it has none
 
 	read  time.Duration // when the step began that brought it
 	stale time.Duration // fresh until then
@@ -67,14 +72,17 @@ const (
 )
 
 // mark is what a step knows of the drops before it begins.
-type mark struct{ drops, lost uint32 }
+type mark struct {
+	drops, lost uint32
+	tags        uint64
+}
 
 func newLocal(o *Options, early *earlyRefresh) *local {
 	b := o.Local
 	if b.Entries == 0 {
 		return nil
 	}
-	c := &local{base: time.Now(), ttl: b.TTL, keep: o.CopyOnRead, early: early, seed: maphash.MakeSeed()}
+	c := &local{base: time.Now(), ttl: b.TTL, keep: o.CopyOnRead, tags: o.Tags, early: early, seed: maphash.MakeSeed()}
 	opts := &otter.Options[string, *pocket]{MaximumSize: b.Entries}
 	if b.Bytes > 0 { // one bound for both: nothing counts for less than its share
 		c.bound = uint64(b.Bytes)
@@ -108,7 +116,7 @@ func (c *local) hit(key string) (p *pocket, now time.Duration) {
 		return nil, 0
 	}
 	now = c.now()
-	if now >= p.until || p.mark.lost != c.lost.Load() {
+	if now >= p.until || p.mark.lost != c.lost.Load() || c.tagDropped(p) {
 		return nil, 0
 	}
 	return p, now
@@ -131,7 +139,7 @@ func (c *local) begin(key string) mark {
 	if c == nil {
 		return mark{}
 	}
-	return mark{c.dropsOf(key).Load(), c.lost.Load()}
+	return mark{c.dropsOf(key).Load(), c.lost.Load(), c.tagCount.Load()}
 }
 
 // has says whether there is a copy that could be served if the store did not answer.
@@ -148,7 +156,8 @@ func (c *local) put(key string, e *Entry, v any, begun time.Time, m mark, how st
 	if c == nil {
 		return
 	}
-	if old, ok := c.cache.GetEntryQuietly(key); ok && c.ttl == 0 && old.Value.stamp == e.Stamp && old.Value.reload.Load() == 0 {
+	if old, ok := c.cache.GetEntryQuietly(key); ok && c.ttl == 0 && old.Value.stamp == e.Stamp && old.Value.reload.Load() == 0 &&
+		(e.Tags == nil || !e.Expired && !c.tagDropped(old.Value)) {
 		return // all that it is for is an outage, and this one is as good
 	}
 	p := c.pocket(e, v, begun.Sub(c.base), m, how)
@@ -182,7 +191,10 @@ func (c *local) pocket(e *Entry, v any, read time.Duration, m mark, how standing
 		rare := rarely(e.TTL)
 		p.reload.Store(int64(read + rare + rand.N(rare)))
 	}
-	if how == stored && c.ttl > 0 {
+	if e.Tags != nil {
+		p.tags = c.tagsOf(e.Tags)
+	}
+	if how == stored && c.ttl > 0 && (e.Tags == nil || c.tags) {
 		servable := p.stale
 		if !e.NotFound {
 			servable += e.StaleFor
@@ -207,7 +219,7 @@ func (c *local) get(key string) (p *pocket, reload bool) {
 	if now >= p.end {
 		return nil, false
 	}
-	if rare := rarely(p.ttl); now > p.stale {
+	if rare := rarely(p.ttl); now > p.stale || c.tagDropped(p) {
 		switch at := p.reload.Load(); {
 		case at == 0:
 			p.reload.CompareAndSwap(0, int64(now+rand.N(rare)+1))
@@ -245,6 +257,43 @@ func (c *local) drop(key string) {
 	}
 	c.dropsOf(key).Add(1)
 	c.cache.Invalidate(key)
+}
+
+// tagDropped says whether a tag of a copy was dropped since the step began that brought it.
+func (c *local) tagDropped(p *pocket) bool {
+	for _, tag := range p.tags {
+		if c.tagDrops[tag].Load() > p.mark.tags {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *local) tagsOf(t *Tags) []uint16 {
+	slots := make([]uint16, len(t.Names))
+	for i, tag := range t.Names {
+		slots[i] = c.tagOf(tag)
+	}
+	return slots
+}
+
+func (c *local) tagOf(tag string) uint16 {
+	return uint16(maphash.String(c.seed, tag) % uint64(len(c.tagDrops)))
+}
+
+// dropTag makes copies stale because one of their tags has expired. The count goes up first: who begins between the
+// two asks the store after the expiry.
+func (c *local) dropTag(tag string) {
+	if c == nil {
+		return
+	}
+	count, slot := c.tagCount.Add(1), &c.tagDrops[c.tagOf(tag)]
+	for {
+		was := slot.Load()
+		if was >= count || slot.CompareAndSwap(was, count) {
+			return
+		}
+	}
 }
 
 // missed is called when keys may have changed without a word: until the store has been asked again, no

@@ -31,6 +31,8 @@ type ManyLoader[T any] func(ctx context.Context, keys []string) (map[string]T, e
 // keys, each error wrapped with its key, or is ctx's; the answer holds the others all the same. Duplicates in keys
 // do no harm.
 //
+// A ManyLoader cannot give tags to its values; those with tags, from other loaders, are served as by Get.
+//
 // For MaxLoads and FleetLoads a call of GetMany is one load. load must not panic for a single bad key: that
 // is the fate of all keys that were loaded with it.
 func (g *Guard[T]) GetMany(ctx context.Context, keys []string, load ManyLoader[T]) (map[string]T, error) {
@@ -138,8 +140,11 @@ func (g *Guard[T]) readMany(ctx context.Context, keys []string) []lookup[T] {
 			entries[i], errs[i] = g.store.Read(step, full[i])
 		}
 	}
-	for i, key := range keys {
+	for i := range keys {
 		out[i] = lookup[T]{e: entries[i], err: errs[i], begun: begun}
+	}
+	g.judgeMany(step, keys, out)
+	for i, key := range keys {
 		g.learn(ctx, key, &out[i], marks[i])
 	}
 	return out

@@ -27,6 +27,10 @@ type MemoryStore struct {
 	// Leases and markers are not counted: there are as many as loads run and have failed lately. It
 	// is read once, at the first use.
 	MaxEntries int
+	// MaxTags bounds of how many tags of a space the last expiry is remembered. When there are more, entries
+	// from before the oldest of these expiries count as expired, if they have tags. Zero, and negative:
+	// DefaultMaxTags. It is read when a space's first load that may have tags begins.
+	MaxTags int
 
 	once   sync.Once
 	start  time.Time // what now counts from
@@ -35,6 +39,7 @@ type MemoryStore struct {
 	grants atomic.Uint64 // leases granted so far: the nonces of their stamps
 
 	drops memoryDrops
+	tags  memoryTags
 }
 
 const (
@@ -45,7 +50,10 @@ const (
 	watchBuffer   = 8
 )
 
-var _ Store = (*MemoryStore)(nil)
+var (
+	_ Store    = (*MemoryStore)(nil)
+	_ TagStore = (*MemoryStore)(nil)
+)
 
 func (s *MemoryStore) init() {
 	bound, n := s.MaxEntries, memoryShards

@@ -45,6 +45,8 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		{"Policy.Jitter", func(o *o) { o.Policy.Jitter = math.NaN() }},
 		{"Policy.Beta", func(o *o) { o.Policy.Beta = math.Inf(1) }},
 		{"Policy.Beta", func(o *o) { o.Policy.Beta = math.NaN() }},
+		{"Policy.TagSpread", func(o *o) { o.Policy.TagSpread = 1 }},
+		{"Policy.TagSpread", func(o *o) { o.Policy.TagSpread = math.MaxInt64 }},
 		{"Options.LoadTimeout", func(o *o) { o.LoadTimeout = -1 }},
 		{"Options.LoadTimeout", func(o *o) { o.LoadTimeout = 1 }},
 		{"Options.Lease", func(o *o) { o.Lease = 9 * time.Millisecond }},

@@ -49,6 +49,11 @@ type Policy struct {
 	// is asked twice as often as TTL says. The guard says so once, by EventShortTTL and to the Logger; a
 	// longer TTL or a smaller Beta helps. See docs/early-refresh.md.
 	Beta float64
+	// TagSpread is over how long the loads of what ExpireTag has expired are spread: each key has its turn within
+	// that time, the same in all pods, and is served stale until then. Callers who cannot be served with something
+	// stale do not wait for it. It has no effect without Options.Tags. Default a tenth of TTL. Off: all are
+	// loaded at their next Get.
+	TagSpread time.Duration
 }
 
 // WaitAction is what happens to callers who waited for another pod's load for WaitTimeout.
@@ -70,6 +75,11 @@ type Options struct {
 	Version string
 	// Policy says how long entries live.
 	Policy Policy
+	// Tags lets loads give tags to their values (Load.Tags), and expires all entries of a tag at once
+	// (Guard.ExpireTag). It costs one request to the store before each load, and one beside each read that finds a
+	// fresh entry with tags. All pods should have the same; where it is off, entries with tags are judged all the
+	// same. The store must be a TagStore. Default false.
+	Tags bool
 
 	// LoadTimeout ends a load: the loader's ctx ends, callers get ErrLoadTimeout, the lease is given
 	// back. A loader that goes on all the same is abandoned. Default 30 s; it cannot be off.
@@ -130,7 +140,7 @@ type Options struct {
 	// CopyOnRead gives each caller a value of its own, decoded anew. Without it, callers of a pod may
 	// share one, which they must not change.
 	CopyOnRead bool
-	// MaxValueSize bounds the size of an encoded value, in bytes. A larger one is served but not
+	// MaxValueSize bounds the size of an encoded value with its tags, in bytes. A larger one is served but not
 	// stored. It has no effect where values are kept as they are (MemoryStore without CopyOnRead). A store may
 	// have a bound of its own: redisstore's Options.MaxEntrySize must be larger by 84 bytes.
 	// Default 8 MiB; negative: no bound.
@@ -180,6 +190,7 @@ func (p Policy) withDefaults() Policy {
 	p.MaxErrorBackoff = or(p.MaxErrorBackoff, max(30*time.Second, p.ErrorBackoff))
 	p.Jitter = or(p.Jitter, 0.1)
 	p.Beta = or(p.Beta, 1)
+	p.TagSpread = or(p.TagSpread, p.TTL/10)
 	return p
 }
 
@@ -214,7 +225,7 @@ func (p Policy) validate() error {
 		d    time.Duration
 	}{
 		{"StaleFor", p.StaleFor}, {"StaleIfError", p.StaleIfError}, {"NotFoundTTL", p.NotFoundTTL},
-		{"ErrorBackoff", p.ErrorBackoff}, {"MaxErrorBackoff", p.MaxErrorBackoff},
+		{"ErrorBackoff", p.ErrorBackoff}, {"MaxErrorBackoff", p.MaxErrorBackoff}, {"TagSpread", p.TagSpread},
 	} {
 		if w.d > 0 && w.d < time.Millisecond {
 			errs = append(errs, fmt.Errorf("stampede: Policy.%s is %v; the smallest is 1ms", w.name, w.d))

@@ -136,13 +136,19 @@ func (j *job[T]) do() outcome[T] {
 		if err != nil {
 			return j.withoutStore(&w)
 		}
+		if j.judge(&el.Entry, w.watch == nil) != nil {
+			if el.Role != RoleLeader {
+				return j.withoutStore(&w)
+			}
+			expire(&el.Entry) // for all that is known
+		}
 		r := g.open(key, &el.Entry)
 		fr := servable(&el.Entry)
 		if fr != Dead {
 			g.local.put(key, &el.Entry, r.Value, now, m, stored)
 		}
-		if fr == Dead && (el.Role == RoleLeader || el.Role == RoleFollower) {
-			j.f.Waitable(true, now) // others who come need not look
+		if el.Role == RoleLeader || el.Role == RoleFollower {
+			j.f.Waitable(fr == Dead, now) // then others who come need not look
 		}
 		switch {
 		case el.Role == RoleFresh && fr == Fresh:
@@ -225,6 +231,9 @@ func (j *job[T]) delivered(w *vigil, asked flight.Mark, now time.Time, m mark) (
 	}
 	e := *w.stored // others may have been told the same
 	w.stored = nil
+	if j.judge(&e, false) != nil || e.Expired {
+		return out, false
+	}
 	r := j.g.open(j.k.Key, &e)
 	if servable(&e) < Stale {
 		return out, false
@@ -282,6 +291,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		j.f.Tell(outcome[T]{kind: loadSelf})
 		j.release(lease, Pass{For: max(pass, passFor), Unshared: true})
 	}
+	j.date(about)
 	m := g.local.begin(key)
 	loadBegan := j.f.Mark()
 	r, ok := g.start(j.ctx, j.load, about, false)
@@ -308,6 +318,9 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	g.background(j.q.wait, nil)
 	g.usual.saw(r.took)
 	j.learn(&el.Entry, &r.e)
+	if !r.dated() {
+		g.keep(r, m)
+	}
 	out := loaded(r, err, loadBegan)
 	if r.said.dontStore || r.bad != nil {
 		if r.bad != nil {
@@ -321,9 +334,14 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	now, committing := time.Now(), j.f.Mark()
 	e := r.e // the commit may go on with its own
 	e.Stamp, e.Left = lease, e.TTL+e.Window()
-	switch j.commit(lease, r.e) {
+	verdict, vouched := j.commit(lease, r.e, func() bool { return j.vouched(&e, loadBegan) })
+	switch verdict {
 	case Accepted:
-		out.before, out.result.Stored = committing, true
+		if out.result.Stored = true; vouched {
+			out.before = committing
+		} else {
+			now = r.begun // a copy is as old as what is known of its tags
+		}
 		g.local.put(key, &e, r.v, now, m, stored)
 	case Unknown:
 		out.unsure = true
@@ -349,9 +367,9 @@ func loaded[T any](r *run[T], err error, began flight.Mark) outcome[T] {
 const passFor = 500 * time.Millisecond
 
 // commit stores what was loaded. Those who wait do so no longer than their budget allows; the commit
-// goes on.
-func (j *job[T]) commit(lease Stamp, e Entry) Verdict {
-	return j.store(func(ctx context.Context) (Verdict, error) {
+// goes on. Meanwhile vouched is asked.
+func (j *job[T]) commit(lease Stamp, e Entry, vouched func() bool) (Verdict, bool) {
+	return j.store(vouched, func(ctx context.Context) (Verdict, error) {
 		v, err := j.g.store.Commit(ctx, j.k, lease, e)
 		if v == Unknown { // do not let others wait for the end of a lease that is of no more use
 			j.g.orphans.put(j.k.Key, lease, j.g.opts.Lease, false)
@@ -362,11 +380,11 @@ func (j *job[T]) commit(lease Stamp, e Entry) Verdict {
 }
 
 // commitMarked does so for a load that began under a marker.
-func (j *job[T]) commitMarked(marker Stamp, e Entry) Verdict {
-	return j.store(func(ctx context.Context) (Verdict, error) { return j.g.store.CommitMarked(ctx, j.k, marker, e) })
+func (j *job[T]) commitMarked(marker Stamp, e Entry, vouched func() bool) (Verdict, bool) {
+	return j.store(vouched, func(ctx context.Context) (Verdict, error) { return j.g.store.CommitMarked(ctx, j.k, marker, e) })
 }
 
-func (j *job[T]) store(commit func(context.Context) (Verdict, error)) Verdict {
+func (j *job[T]) store(vouched func() bool, commit func(context.Context) (Verdict, error)) (Verdict, bool) {
 	g, key := j.g, j.k.Key
 	verdict := make(chan Verdict, 1)
 	g.aside(key, func(ctx context.Context) error {
@@ -384,11 +402,12 @@ func (j *job[T]) store(commit func(context.Context) (Verdict, error)) Verdict {
 	})
 	timer := time.NewTimer(j.q.left)
 	defer timer.Stop()
+	yes := vouched()
 	select {
 	case v := <-verdict:
-		return v
+		return v, yes
 	case <-timer.C:
-		return Unknown
+		return Unknown, false
 	}
 }
 
@@ -485,6 +504,9 @@ func (j *job[T]) loadAlone(w *vigil, marker Stamp) outcome[T] {
 	}
 	about := &Load[T]{key: key, reason: j.q.reason,
 		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf}) }}
+	if marker != (Stamp{}) {
+		j.date(about)
+	}
 	m := g.local.begin(key)
 	j.f.Waitable(false, time.Time{}) // only who came before the load may have its value
 	began := j.f.Mark()
@@ -496,9 +518,14 @@ func (j *job[T]) loadAlone(w *vigil, marker Stamp) outcome[T] {
 	if marker == (Stamp{}) || out.kind != gotValue || r.said.dontStore || r.bad != nil {
 		return out
 	}
-	committing := j.f.Mark()
-	if j.commitMarked(marker, r.e) == Accepted {
-		out.before, out.result.Stored = committing, true
+	if !r.dated() {
+		g.events.emit(EventNotStored, key, 0, r.bad)
+		return out
+	}
+	committing, e := j.f.Mark(), r.e
+	verdict, vouched := j.commitMarked(marker, r.e, func() bool { return j.vouched(&e, began) })
+	if out.result.Stored = verdict == Accepted; out.result.Stored && vouched {
+		out.before = committing
 	}
 	return out
 }
@@ -515,10 +542,15 @@ func (g *Guard[T]) unleased(r *run[T], wait bool, began flight.Mark, m mark) out
 		return gaveError[T](err)
 	}
 	if !r.said.dontStore && r.bad == nil {
-		r.e.Stamp, r.e.Left = NewStamp(), r.e.TTL+r.e.Window()
-		g.local.put(key, &r.e, r.v, r.begun, m, unstored)
+		g.keep(r, m)
 	}
 	return loaded(r, err, began)
+}
+
+// keep keeps a value that is not stored in this pod.
+func (g *Guard[T]) keep(r *run[T], m mark) {
+	r.e.Stamp, r.e.Left = NewStamp(), r.e.TTL+r.e.Window()
+	g.local.put(r.about.key, &r.e, r.v, r.begun, m, unstored)
 }
 
 // aside does a step of the store that nobody waits for, on a ctx of its own.

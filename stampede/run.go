@@ -100,10 +100,12 @@ func (g *Guard[T]) pack(r *run[T]) {
 			}
 			r.said.dontShare = r.data == nil // what cannot be copied cannot be shared
 		}
+		g.tag(r)
 	case is(r.err, ErrNotFound):
 		r.v = *new(T) // a value comes only with a nil error
 		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: wholeMillis(p.NotFoundTTL), NotFound: true}
 		r.said.dontStore = r.said.dontStore || p.NotFoundTTL == 0
+		g.tag(r)
 	}
 }
 

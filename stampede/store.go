@@ -135,6 +135,7 @@ type Entry struct {
 	Data  []byte // encoded stores; read-only
 	Value any    // other stores; read-only
 
+	Tags     *Tags         // nil: none; kept as it is where the store is a TagStore
 	NotFound bool          // the loader said that there is no such thing; there is neither Data nor Value
 	Expired  bool          // by Expire; set by the store
 	Type     uint64        // check of the Go type and codec

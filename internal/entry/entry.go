@@ -39,9 +39,8 @@ const (
 const (
 	flagNotFound = 1 << 0
 	flagExpired  = 1 << 1
-	// 1<<2 is set aside for a compressed payload. Until a version of this package can read it, such
-	// an entry is a miss here.
-	knownFlags = flagNotFound | flagExpired
+	flagTags     = 1 << 2 // tags stand between the header and the payload
+	knownFlags   = flagNotFound | flagExpired | flagTags
 )
 
 // maxMillis is the longest duration that a field of 6 bytes holds: 8,900 years.
@@ -56,6 +55,7 @@ var (
 	ErrKey     = errors.New("entry of another key")
 	ErrStamp   = errors.New("no stamp")
 	ErrSum     = errors.New("damaged: wrong checksum")
+	ErrTags    = errors.New("tags that make no sense")
 )
 
 // Check is what the header keeps of the key: the XXH64 of space, a zero byte, and key.
@@ -73,15 +73,20 @@ var separator [1]byte
 // AppendCheck appends check to b as the header holds it.
 func AppendCheck(b []byte, check uint64) []byte { return binary.BigEndian.AppendUint64(b, check) }
 
-// Encode returns e as it is stored: its header, then e.Data.
+// Encode returns e as it is stored: its header, its tags, then e.Data. The tags must be such that CheckTags
+// returns nil.
 func Encode(e *stampede.Entry, check uint64) []byte {
-	b := make([]byte, HeaderSize+len(e.Data))
+	b := make([]byte, HeaderSize, HeaderSize+tagsSize(e.Tags)+len(e.Data))
 	b[offMagic], b[offMagic+1], b[offVersion] = 'h', 'g', Version
 	if e.NotFound {
 		b[offFlags] |= flagNotFound
 	}
 	if e.Expired {
 		b[offFlags] |= flagExpired
+	}
+	if e.Tags != nil {
+		b[offFlags] |= flagTags
+		b = appendTags(b, e.Tags)
 	}
 	copy(b[offStamp:], e.Stamp[:])
 	putMillis(b[offTook:], e.Took)
@@ -90,7 +95,7 @@ func Encode(e *stampede.Entry, check uint64) []byte {
 	putMillis(b[offStaleIfError:], e.StaleIfError)
 	binary.BigEndian.PutUint64(b[offKeyCheck:], check)
 	binary.BigEndian.PutUint64(b[offType:], e.Type)
-	copy(b[HeaderSize:], e.Data)
+	b = append(b, e.Data...)
 	binary.BigEndian.PutUint64(b[offSum:], sum(b))
 	return b
 }
@@ -140,8 +145,15 @@ func Decode(b []byte, check uint64) stampede.Entry {
 		StaleFor:     millis(b[offStaleFor:]),
 		StaleIfError: millis(b[offStaleIfError:]),
 	}
+	payload := b[HeaderSize:len(b):len(b)]
+	if flags&flagTags != 0 {
+		var ok bool
+		if e.Tags, payload, ok = readTags(payload); !ok {
+			return fault(stamp, ErrTags)
+		}
+	}
 	if !e.NotFound {
-		e.Data = b[HeaderSize:len(b):len(b)]
+		e.Data = payload
 	}
 	return e
 }

@@ -2,6 +2,7 @@ package entry_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/herdgate/herdgate/internal/entry"
 	"github.com/herdgate/herdgate/stampede"
@@ -40,6 +43,23 @@ var golden = map[string]stampede.Entry{
 	"v1-notfound": {Stamp: stamp(), NotFound: true, Took: time.Millisecond, TTL: 5 * time.Second},
 	"v1-expired":  {Stamp: stamp(), Data: []byte{}, Expired: true, TTL: time.Hour, StaleFor: time.Hour},
 	"v1-longest":  {Stamp: stamp(), Data: []byte("x"), Type: 1<<64 - 1, TTL: 200 * 365 * 24 * time.Hour},
+	"v1-tags": {
+		Stamp: stamp(), Data: []byte("payload"), TTL: time.Minute, StaleFor: time.Minute,
+		Tags: &stampede.Tags{AsOf: stampede.TagTime{Epoch: 1<<52 - 1, Number: 1700000000123456}, Names: []string{"category:7", "\x00\xff"}},
+	},
+	"v1-tags-notfound": {
+		Stamp: stamp(), NotFound: true, Expired: true, TTL: time.Second,
+		Tags: &stampede.Tags{Names: []string{strings.Repeat("t", stampede.MaxTagSize)}},
+	},
+	"v1-tags-most": {Stamp: stamp(), Data: []byte{}, TTL: time.Second, Tags: &stampede.Tags{AsOf: stampede.TagTime{Epoch: 1<<64 - 1, Number: 1}, Names: mostTags()}},
+}
+
+// mostTags are as many as an entry may have.
+func mostTags() (names []string) {
+	for i := range stampede.MaxTags {
+		names = append(names, string(rune('A'+i)))
+	}
+	return names
 }
 
 func TestGoldenFilesAreWrittenAndReadAsEver(t *testing.T) {
@@ -93,7 +113,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		"short":        {change(func(b []byte) []byte { return b[:entry.HeaderSize-1] }), entry.ErrShort, false},
 		"magic":        {change(func(b []byte) []byte { b[0] = 'H'; return b }), entry.ErrMagic, false},
 		"version":      {change(func(b []byte) []byte { b[2] = 2; return b }), entry.ErrVersion, false},
-		"flags":        {change(func(b []byte) []byte { b[3] |= 4; return b }), entry.ErrFlags, true},
+		"flags":        {change(func(b []byte) []byte { b[3] |= 8; return b }), entry.ErrFlags, true},
 		"another key":  {entry.Encode(&valid, check+1), entry.ErrKey, true},
 		"other spaces": {entry.Encode(&valid, entry.Check(space+"x", key)), entry.ErrKey, true},
 	} {
@@ -106,6 +126,64 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		}
 		if e.Data != nil || e.Freshness() != stampede.Dead {
 			t.Errorf("%s: can be used", name)
+		}
+	}
+}
+
+// resum gives b the checksum that it would have been written with.
+func resum(b []byte) []byte {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.Write(b[36:76])
+	_, _ = d.Write(b[84:])
+	return append(binary.BigEndian.AppendUint64(b[:76:76], d.Sum64()), b[84:]...)
+}
+
+func TestDecodeRefusesTagsThatMakeNoSense(t *testing.T) {
+	check := entry.Check(space, key)
+	e := golden["v1-tags"] // 16 bytes, the count, 10 and 2 bytes with their lengths
+	const block = entry.HeaderSize
+	for name, change := range map[string]func(b []byte) []byte{
+		"no block":             func(b []byte) []byte { return b[:block] },
+		"a part of the block":  func(b []byte) []byte { return b[:block+16] },
+		"none":                 func(b []byte) []byte { b[block+16] = 0; return b },
+		"too many":             func(b []byte) []byte { b[block+16] = stampede.MaxTags + 1; return b },
+		"more than there are":  func(b []byte) []byte { b[block+16] = 3; return b[:block+17+11+3] },
+		"an empty one":         func(b []byte) []byte { b[block+17] = 0; return b },
+		"longer than the rest": func(b []byte) []byte { b[block+17+11] = 255; return b },
+		"cut in a length":      func(b []byte) []byte { return b[:block+17+11] },
+	} {
+		b := resum(change(entry.Encode(&e, check)))
+		if got := entry.Decode(b, check); !errors.Is(got.Fault, entry.ErrTags) || got.Stamp != e.Stamp || got.Tags != nil || got.Data != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	sound := resum(entry.Encode(&e, check))
+	if got := entry.Decode(sound, check); !reflect.DeepEqual(got, e) {
+		t.Errorf("a sound one: %+v", got)
+	}
+	sound[block] ^= 1
+	if got := entry.Decode(sound, check); !errors.Is(got.Fault, entry.ErrSum) {
+		t.Errorf("a damaged one: %v", got.Fault)
+	}
+}
+
+func TestTagsThatCannotBeEncoded(t *testing.T) {
+	long := strings.Repeat("t", stampede.MaxTagSize)
+	for name, c := range map[string]struct {
+		tags *stampede.Tags
+		ok   bool
+	}{
+		"nil":      {nil, true},
+		"most":     {&stampede.Tags{Names: mostTags()}, true},
+		"long":     {&stampede.Tags{Names: []string{long}}, true},
+		"none":     {&stampede.Tags{}, false},
+		"too many": {&stampede.Tags{Names: append(mostTags(), "one more")}, false},
+		"empty":    {&stampede.Tags{Names: []string{"a", ""}}, false},
+		"too long": {&stampede.Tags{Names: []string{long + "t"}}, false},
+	} {
+		if err := entry.CheckTags(c.tags); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -139,9 +217,15 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("hg\x01"), uint64(0))
 	f.Fuzz(func(t *testing.T, data []byte, check uint64) {
+		if len(data) >= entry.HeaderSize { // else hardly any would get past the checksum
+			data = resum(data)
+		}
 		e := entry.Decode(data, check)
 		if e.Fault != nil {
 			return
+		}
+		if err := entry.CheckTags(e.Tags); err != nil {
+			t.Fatalf("%v: %+v", err, e.Tags)
 		}
 		if len(e.Data) > len(data)-entry.HeaderSize {
 			t.Fatalf("%d bytes of payload in %d", len(e.Data), len(data))

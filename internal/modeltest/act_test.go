@@ -35,12 +35,13 @@ const (
 	actGarbage // somebody writes what nobody can read
 	actMisload // a load fails, panics, exits or does not share
 	actFull    // the store cannot write
+	actForget  // the store loses its record of tags
 	numActions
 )
 
 var weights = [numActions]int{
 	actRun: 300, actAnswer: 300, actCall: 130, actWrite: 30, actLoad: 120, actWatch: 150, actTime: 20, actCancel: 8, actHint: 10, actLong: 4,
-	actDuplicate: 40, actLose: 25, actHold: 15, actCrash: 4, actRestart: 4, actUnwatch: 8, actGarbage: 6, actMisload: 30, actCalm: 12, actFull: 10,
+	actDuplicate: 40, actLose: 25, actHold: 15, actCrash: 4, actRestart: 4, actUnwatch: 8, actGarbage: 6, actMisload: 30, actCalm: 12, actFull: 10, actForget: 4,
 }
 
 // passTime is how long markers last that say "load, do not follow".
@@ -156,7 +157,7 @@ func (w *world) runCommand(c *command) {
 	if !c.orphan && !c.muted {
 		w.unsaid = append(w.unsaid, c)
 	}
-	if c.op != opRead && c.op != opGhost {
+	if !c.op.reads() && c.op != opGhost {
 		w.past = append(w.past, c)
 	}
 }
@@ -196,6 +197,11 @@ func (w *world) hear() bool {
 	w.hints = w.hints[1:]
 	if h.pod.crashed {
 		return false
+	}
+	if h.tag != "" {
+		w.note("pod %d: hears of the expiry of tag %s", h.pod.n, h.tag)
+		h.pod.tagDrops(h.tag)
+		return true
 	}
 	w.note("pod %d: hears of a drop of %s", h.pod.n, h.key.name)
 	h.pod.drops(h.key.name)
@@ -299,6 +305,12 @@ func (w *world) disturb(a action) bool {
 		}
 		w.note("pod %d: watch of %s is lost", x.pod.n, x.key.name)
 		x.lose()
+		return true
+	case actForget:
+		if !w.cfg.opts.Tags {
+			return false
+		}
+		w.forget()
 		return true
 	case actGarbage:
 		k := w.keys[w.rng.IntN(len(w.keys))]

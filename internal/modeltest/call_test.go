@@ -20,6 +20,7 @@ type call struct {
 	cancel context.CancelFunc
 	obeys  bool // its loader does what its ctx says
 	value  int  // of a Set
+	tag    string
 
 	begun      int // step
 	begunAt    time.Duration
@@ -53,9 +54,10 @@ const (
 	doSet
 	doDelete
 	doExpire
+	doExpireTag
 )
 
-var methodNames = [...]string{"Fetch", "Get", "Getter.Get", "Refresh", "Set", "Delete", "Expire"}
+var methodNames = [...]string{"Fetch", "Get", "Getter.Get", "Refresh", "Set", "Delete", "Expire", "ExpireTag"}
 
 func (m method) reads() bool { return m <= doGetter }
 
@@ -92,6 +94,9 @@ func (w *world) begin(p *pod, k *register, what method, deadline time.Duration) 
 		w.values = append(w.values, v)
 		c.value = v.n
 		w.note("pod %d: call %d: %s %s to value %d", p.n, c.id, methodNames[what], k.name, v.n)
+	case doExpireTag:
+		c.tag = allTags[w.rng.IntN(len(allTags))]
+		w.note("pod %d: call %d: %s %s", p.n, c.id, methodNames[what], c.tag)
 	case doDelete, doExpire:
 		k.source++
 		if len(w.keys) > 1 && w.rng.IntN(3) == 0 {
@@ -135,6 +140,8 @@ func (c *call) run() {
 		c.err = g.Delete(c.ctx, keys...)
 	case doExpire:
 		c.err = g.Expire(c.ctx, keys...)
+	case doExpireTag:
+		c.err = g.ExpireTag(c.ctx, c.tag)
 	}
 }
 
@@ -148,7 +155,7 @@ func (w *world) sent(c *command) {
 		return
 	}
 	switch c.op {
-	case opRead:
+	case opRead, opTags:
 		if w.loading(c.call) || w.mayHedge(c.call) || w.cfg.seated() && c.call.reads > 0 && w.watching(c.pod, c.keys[0]) {
 			// It looks what is there while it loads, or waits for its turn.
 			c.aside = true // or its load has just ended, and it has not been heard of
@@ -156,9 +163,16 @@ func (w *world) sent(c *command) {
 			return
 		}
 		c.call.reading++
+		if c.op == opTags { // of what was read, or of what an election has answered with
+			c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
+			return
+		}
 		c.call.reads++
 		c.call.follows, c.call.told = nil, false // another round, another flight
 		c.counted = true
+	case opTagTime:
+		c.call.reading++
+		c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
 	case opElect:
 		// Later elections of a flight happen while its callers wait for a load, or a seat, anyway.
 		c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
@@ -193,7 +207,7 @@ func (w *world) endStep(c *command) {
 		c.call.asides--
 		return
 	}
-	if c.op == opRead {
+	if c.op.reads() {
 		c.call.reading--
 	}
 	if c.counted && slices.Contains(w.calls, c.call) {

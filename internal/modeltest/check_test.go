@@ -183,6 +183,16 @@ func (w *world) checkWrite(c *call) {
 		}
 		return
 	}
+	if c.what == doExpireTag {
+		if c.err != nil {
+			return
+		}
+		c.pod.expired = append(c.pod.expired, ownExpiry{c.tag, c.begun, w.step})
+		if !slices.ContainsFunc(w.expiries, func(x expiry) bool { return x.tag == c.tag && x.step >= c.begun }) {
+			w.fail("call %d: ExpireTag returned nil, and nothing was done", c.id)
+		}
+		return
+	}
 	c.pod.dropped[c.key.n] = w.step
 	if c.more != nil {
 		c.pod.dropped[c.more.n] = w.step
@@ -213,6 +223,7 @@ func (w *world) checkGet(c *call) {
 	if v.owner != nil && v.owner != c {
 		w.fail("P10: call %d got value %d, which is for call %d alone", c.id, n, v.owner.id)
 	}
+	w.checkTags(c, v.loads)
 	if c.result.From == stampede.FromCopy {
 		w.checkCopy(c, v)
 		return
@@ -374,7 +385,7 @@ func (w *world) checkError(c *call) {
 		w.saidSo(c, "goexit", func(l *load) bool { return l.how == endGoexit && l.ended >= c.begun })
 	case errors.Is(err, stampede.ErrNotFound):
 		if !w.anyLoad(c, func(l *load) bool { return l.how == endNotFound && l.begun >= c.begun }) &&
-			!c.found(func(x *version) bool { return x.entry.NotFound }) && !w.mayBeCopyOfNothing(c) &&
+			!c.found(func(x *version) bool { return x.entry.NotFound && (x.load == nil || !w.tagExpired(x.load, c)) }) && !w.mayBeCopyOfNothing(c) &&
 			!w.mayBeLocal(c, func(x *version) bool { return x.entry.NotFound }) {
 			w.fail("P9: call %d got %v, which was not in the store since, nor loaded", c.id, err)
 		}

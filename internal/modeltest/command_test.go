@@ -22,10 +22,13 @@ const (
 	opSet
 	opDelete
 	opExpire
+	opTagTime
+	opTags
+	opExpireTag
 	opGhost // the store's own release of an elect that was not answered
 )
 
-var opNames = [...]string{"read", "elect", "commit", "renew", "fail", "release", "set", "delete", "expire", "release by token"}
+var opNames = [...]string{"read", "elect", "commit", "renew", "fail", "release", "set", "delete", "expire", "tag time", "tags", "expire tag", "release by token"}
 
 func (o op) String() string { return opNames[o] }
 
@@ -42,6 +45,7 @@ type command struct {
 	length  time.Duration
 	backoff stampede.Backoff
 	pass    stampede.Pass
+	tags    []string
 	began   time.Time
 	took    time.Duration
 	orphan  bool // nobody waits for the answer any more
@@ -64,6 +68,8 @@ type answer struct {
 	verdict  stampede.Verdict
 	holding  stampede.Holding
 	backoff  time.Duration
+	tagTime  stampede.TagTime
+	tags     stampede.TagState
 	err      error
 }
 

@@ -3,6 +3,7 @@ package modeltest
 import (
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/herdgate/herdgate/stampede"
@@ -79,6 +80,10 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	}
 	if rng.IntN(3) == 0 {
 		c.weights[actWrite] *= 3
+	}
+	if c.opts.Tags = broken.ofTags() || broken == sound && rng.IntN(3) == 0; c.opts.Tags {
+		c.writes = append(slices.Clone(c.writes), doExpireTag, doExpireTag)
+		c.opts.Policy.TagSpread = pick(-1, 50*ms)
 	}
 	return c
 }

@@ -43,9 +43,18 @@ func (w *world) exec(c *command) (done bool) {
 		w.publish(k, stampede.Change{})
 	case opDelete, opExpire:
 		return w.drop(c)
+	case opTagTime:
+		c.answer.tagTime = w.tagTime()
+	case opTags:
+		c.answer.tags = w.tagState(c.tags)
+	case opExpireTag:
+		w.expireTag(c.tags[0])
 	}
 	return true
 }
+
+// reads says whether a step changes nothing.
+func (o op) reads() bool { return o == opRead || o == opTags || o == opTagTime }
 
 // soften remembers that a lease ended and the entry stayed: who remembers the lease may go on doing so.
 func (k *register) soften(w *world) { k.softStep, k.softAt = w.step, w.now() }
@@ -59,7 +68,7 @@ func (w *world) change(k *register, endLease bool) {
 	k.allows = append(k.allows, w.step)
 	for _, p := range w.alive() {
 		if p.drops != nil && !w.cfg.unheard {
-			w.hints = append(w.hints, hint{p, k})
+			w.hints = append(w.hints, hint{pod: p, key: k})
 		}
 	}
 }

@@ -33,8 +33,9 @@ type load struct {
 	how      end
 	value    int
 	ttl      time.Duration // of its value
-	err      error         // what it returned
-	cause    error         // why its ctx ended before it did
+	tags     []string
+	err      error // what it returned
+	cause    error // why its ctx ended before it did
 }
 
 // order is what the scheduler tells a loader.
@@ -46,6 +47,7 @@ type order struct {
 	unsaved bool // DoNotStore
 	private bool // DoNotShare
 	brief   bool // TTL
+	tags    []string
 }
 
 // end is how a load ends.
@@ -121,6 +123,7 @@ func (o order) obey(about *stampede.Load[int]) (int, error) {
 		if o.brief {
 			about.TTL(briefly)
 		}
+		about.Tags(o.tags...)
 	}
 	switch o.how {
 	case endError:
@@ -177,6 +180,8 @@ func (w *world) endLoad(l *load, o order) {
 	if !l.read {
 		w.readSource(l)
 	}
+	l.tags = w.pickTags(l)
+	o.tags = l.tags
 	var v *value
 	switch o.how {
 	case endValue:

@@ -15,8 +15,14 @@ const (
 	expireKeepsStamp
 	publishFirst
 	releaseUnchecked
+	tagKeepsNumber
+	tagsForgotten
+	sameEpoch
 	numMutants
 )
+
+// ofTags says whether the fault shows only where there are tags.
+func (m mutant) ofTags() bool { return m >= tagKeepsNumber }
 
 var mutantNames = [numMutants]string{
 	"sound",
@@ -30,4 +36,7 @@ var mutantNames = [numMutants]string{
 	"expire keeps the stamp",
 	"delete is published before it is done",
 	"release does not look at the lease",
+	"the number does not grow with an ExpireTag",
+	"tags are forgotten without a floor",
+	"a record that was lost begins again with the same epoch",
 }

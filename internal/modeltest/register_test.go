@@ -161,6 +161,7 @@ func (w *world) ownStamp() (s stampede.Stamp) {
 
 // restart loses all.
 func (w *world) restart() {
+	w.record = record{}
 	for _, k := range w.keys {
 		w.put(k, nil)
 		k.lease = lease{}

@@ -177,7 +177,7 @@ func (w *world) probe() {
 
 // probeServed looks whether a Get is served with what the store holds, whoever may be loading.
 func (w *world) probeServed(p *pod, k *register) {
-	e := k.at(w.now())
+	e := w.judged(k.at(w.now()))
 	// Who waits for a load is joined for a moment without a look, and only a hint says not to.
 	if w.cfg.unheard || e.Freshness() < stampede.Stale || k.cur.value == 0 && !e.NotFound {
 		return

@@ -20,6 +20,8 @@ const (
 	sawServed
 	sawStaleCalm
 	sawProbe
+	sawExpireTag
+	sawTagStale
 	numSights
 )
 
@@ -27,7 +29,7 @@ var sightNames = [numSights]string{
 	"leases granted", "elections that made followers", "elections answered with a marker", "commits accepted", "commits under a marker", "loads beside another pod's",
 	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "copies served without asking", "values of loads from before the call",
 	"calm calls that had to be served", "calm calls that had to load behind",
-	"leases granted after a back-off",
+	"leases granted after a back-off", "tags expired", "entries expired by a tag and served stale",
 }
 
 func (w *world) saw(s sight) { w.seen[s]++ }

@@ -39,6 +39,11 @@ type world struct {
 	movers  []*watch   // scratch
 	values  []*value   // by number; 0 is nobody's
 	hints   []hint     // drops that pods have not heard of
+
+	record   record
+	epochs   uint64
+	expiries []expiry // of tags
+
 	claims  stampede.MemoryStore
 	emptied int // the last step at which the store lost everything
 	callSeq int
@@ -181,7 +186,7 @@ func (w *world) collect() {
 	}
 	w.watches = append(w.watches, in.watches...)
 	w.watches = slices.DeleteFunc(w.watches, func(x *watch) bool { return x.isClosed() })
-	w.unrun = slices.DeleteFunc(w.unrun, func(c *command) bool { return c.op == opRead && c.orphan })
+	w.unrun = slices.DeleteFunc(w.unrun, func(c *command) bool { return c.op.reads() && c.orphan })
 	w.unsaid = slices.DeleteFunc(w.unsaid, func(c *command) bool { return c.orphan })
 	slices.SortStableFunc(in.begun, func(a, b *load) int { return a.call.id - b.call.id })
 	for _, l := range in.begun {
@@ -224,6 +229,8 @@ type pod struct {
 	hush     []int // by key: the last step at which it may have got a reason not to load behind
 	hushAt   []time.Duration
 	drops    func(string)
+	tagDrops func(string)
+	expired  []ownExpiry
 }
 
 func (w *world) newPod() {
@@ -248,6 +255,7 @@ func (p *pod) quieten(k *register) { p.hush[k.n], p.hushAt[k.n] = p.w.step, p.w.
 type hint struct {
 	pod *pod
 	key *register
+	tag string // instead of a key
 }
 
 func (w *world) alive() (list []*pod) {

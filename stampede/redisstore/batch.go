@@ -40,8 +40,8 @@ func (b *batcher) idle() bool { return !b.busy.Load() }
 // only before it is sent, so that what it answers was in Redis during the call.
 type batch struct {
 	// These are protected by batcher.mu until it is sent.
-	keys    []string
-	index   map[string]int // by key; each is asked for once
+	keys    []request
+	index   map[request]int // each is asked for once
 	sent    bool
 	hurried bool
 	timer   *time.Timer
@@ -52,9 +52,13 @@ type batch struct {
 	done chan struct{}
 }
 
+// request is what is asked for: the entry of that name, or, with members, their scores in the sorted set.
+type request struct{ name, members string }
+
 type result struct {
 	stored
-	err error
+	scores []float64
+	err    error
 }
 
 func newBatcher(timeout time.Duration, send func(*batch) bool) *batcher {
@@ -68,7 +72,7 @@ type place struct {
 }
 
 // join adds keys to the batches that are sent next and returns the places of their results.
-func (b *batcher) join(spawn func(func()) bool, places []place, keys ...string) {
+func (b *batcher) join(spawn func(func()) bool, places []place, keys ...request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, key := range keys {
@@ -80,12 +84,12 @@ func (b *batcher) join(spawn func(func()) bool, places []place, keys ...string) 
 }
 
 // add adds a key to the last batch of the queue, or a new one. The caller holds mu.
-func (b *batcher) add(key string, spawn func(func()) bool) place {
+func (b *batcher) add(key request, spawn func(func()) bool) place {
 	var x *batch
 	if n := len(b.queue); n > 0 && len(b.queue[n-1].keys) < b.perSend {
 		x = b.queue[n-1]
 	} else {
-		x = &batch{done: make(chan struct{}), index: make(map[string]int)}
+		x = &batch{done: make(chan struct{}), index: make(map[request]int)}
 		x.timer = time.AfterFunc(b.patience, func() { b.overdue(x, spawn) })
 		b.queue = append(b.queue, x)
 	}

@@ -29,7 +29,7 @@ func (s *Store) Set(ctx context.Context, key stampede.Key, e stampede.Entry) err
 	}
 	e.Stamp, e.Expired = stampede.NewStamp(), false
 	data := entry.Encode(&e, n.Check)
-	if err := s.fits(data); err != nil {
+	if err := s.fits(&e, data); err != nil {
 		return wrap("set", key, err)
 	}
 	keys := []string{n.entry(), n.lease()}

@@ -199,8 +199,9 @@ func TestMinimalRightsSuffice(t *testing.T) {
 	r := newRig(t, srv.Addr(), patient)
 	r.do("ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~test:*", "~test@*", "&test:*", "&test@*",
 		"+get", "+pttl", "+set", "+del", "+unlink", "+pexpire", "+getrange", "+setrange", "+time",
+		"+zmscore", "+zadd", "+zrem", "+zcard", "+zrange", "+zremrangebyrank",
 		"+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe", "+ping", "+hello")
-	s := open(t, redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret"}), patient)
+	s := open(t, redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret"}), &redisstore.Options{Timeout: patient.Timeout, MaxTags: 2})
 	key := r.key()
 	a := &rig{t, s, r.rdb}
 	w := a.watch(key)
@@ -220,6 +221,11 @@ func TestMinimalRightsSuffice(t *testing.T) {
 		t.Error(h, err)
 	}
 	_ = s.Drops("test", func(string) {})
+	_ = s.TagDrops("test", func(string) {})
+	for range 3 { // the third pushes out the first
+		a.tagTime("test")
+		a.expireTag("test", a.key().Key)
+	}
 	versioned := stampede.Key{Space: "test@v2", Key: key.Key}
 	for step, do := range steps {
 		if err := do(t.Context(), s, versioned); err != nil {

@@ -34,7 +34,7 @@ func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Sta
 	}
 	e.Expired = false
 	data := entry.Encode(&e, n.Check)
-	if err := s.fits(data); err != nil {
+	if err := s.fits(&e, data); err != nil {
 		if kinds == "L" {
 			_, ferr := s.Fail(ctx, key, right, stampede.Backoff{First: unwritableFor})
 			err = errors.Join(err, ferr)
@@ -61,7 +61,10 @@ func (s *Store) commit(ctx context.Context, key stampede.Key, right stampede.Sta
 }
 
 // fits returns an error for an encoded entry that would not be read again.
-func (s *Store) fits(data []byte) error {
+func (s *Store) fits(e *stampede.Entry, data []byte) error {
+	if err := entry.CheckTags(e.Tags); err != nil {
+		return fmt.Errorf("redisstore: %w", err)
+	}
 	if m := s.opt.MaxEntrySize; m >= 0 && len(data) > m {
 		return fmt.Errorf("%w: %d bytes with the header, Options.MaxEntrySize is %d", stampede.ErrTooLarge, len(data), m)
 	}

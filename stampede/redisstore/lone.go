@@ -84,18 +84,17 @@ func (l *loneClient) close() error {
 	return l.rdb.Close()
 }
 
-// read asks for what is stored at key, up to the byte at offset last, by the deadline.
-func (l *loneClient) read(key string, last any, deadline time.Time) (stored, error) {
+// read asks for what is stored, of an entry up to the byte at offset last, by the deadline.
+func (l *loneClient) read(what request, last any, deadline time.Time) (r result) {
 	ctx := redisclient.Until(deadline)
 	pipe := l.pipes.Get().(redis.Pipeliner)
-	get, pttl := readCommands(ctx, pipe, key, last)
+	asked := ask(ctx, pipe, what, last)
 	_, _ = pipe.Exec(ctx) // each command has its own error; the pipeline is empty again
 	l.pipes.Put(pipe)
-	s, err := storedFrom(get, pttl)
-	if err != nil && !answered(err) {
+	if r = asked.result(); r.err != nil && !answered(r.err) {
 		l.ready.Store(false)
 	}
-	return s, err
+	return r
 }
 
 // drain closes what was opened and not used.

@@ -39,6 +39,11 @@ type Options struct {
 	// to 8 MiB by default. Negative: no bound. Less than 84: New returns an error.
 	MaxEntrySize int
 
+	// MaxTags bounds of how many tags of a space the last expiry is remembered, about 120 bytes each. When there are
+	// more, entries from before the oldest of these expiries count as expired, if they have tags. It should be the
+	// same wherever entries are shared. Zero: stampede.DefaultMaxTags, 100,000. Negative: New returns an error.
+	MaxTags int
+
 	// Logger receives changes of state and faults of the set-up, nothing per request. Nil:
 	// slog.Default().
 	Logger *slog.Logger
@@ -72,6 +77,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if opt.MaxConns < 0 {
 		errs = append(errs, fmt.Errorf("redisstore: Options.MaxConns is %d: it must not be negative", opt.MaxConns))
 	}
+	if opt.MaxTags < 0 {
+		errs = append(errs, fmt.Errorf("redisstore: Options.MaxTags is %d: it must not be negative", opt.MaxTags))
+	}
 	if opt.MaxEntrySize > 0 && opt.MaxEntrySize < entry.HeaderSize {
 		errs = append(errs, fmt.Errorf("redisstore: Options.MaxEntrySize is %d: the header alone has %d bytes", opt.MaxEntrySize, entry.HeaderSize))
 	}
@@ -88,6 +96,9 @@ func (o *Options) withDefaults() (Options, error) {
 		opt.MaxEntrySize = DefaultMaxEntrySize
 	}
 	opt.MaxEntrySize = max(opt.MaxEntrySize, -1)
+	if opt.MaxTags == 0 {
+		opt.MaxTags = stampede.DefaultMaxTags
+	}
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}

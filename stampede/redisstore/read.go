@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -16,27 +14,28 @@ func (s *Store) Read(ctx context.Context, key stampede.Key) (stampede.Entry, err
 	if err != nil {
 		return stampede.Entry{}, err
 	}
-	name := n.entry()
-	l, err := s.begin(ctx, name)
+	what := request{name: n.entry()}
+	l, err := s.begin(ctx, what.name)
 	if err != nil {
 		return stampede.Entry{}, err
 	}
-	alone := l.readers.Add(1) <= few && l.batcher.idle()
-	defer l.readers.Add(-1)
-
-	if alone {
-		if got, ok, err := s.readAlone(ctx, l, name); ok {
-			if err != nil {
-				return stampede.Entry{}, wrap("read", key, err)
-			}
-			return got.entry(n.Check), nil
-		}
-	}
-	got, err := s.readTogether(ctx, l, name)
+	got, err := s.ask(ctx, l, what)
 	if err != nil {
 		return stampede.Entry{}, wrap("read", key, err)
 	}
 	return got.entry(n.Check), nil
+}
+
+// ask asks for something, alone or together with others.
+func (s *Store) ask(ctx context.Context, l *lane, what request) (result, error) {
+	alone := l.readers.Add(1) <= few && l.batcher.idle()
+	defer l.readers.Add(-1)
+	if alone {
+		if got, ok := s.readAlone(ctx, l, what); ok {
+			return got, got.err
+		}
+	}
+	return s.readTogether(ctx, l, what)
 }
 
 // ReadMany implements [stampede.BatchReader]: one round trip for each node that has some of the keys, or
@@ -61,9 +60,9 @@ func (s *Store) ReadMany(ctx context.Context, keys []stampede.Key) ([]stampede.E
 	}
 	places := make([]place, len(keys))
 	for l, some := range byLane {
-		its, at := make([]string, len(some)), make([]place, len(some))
+		its, at := make([]request, len(some)), make([]place, len(some))
 		for j, i := range some {
-			its[j] = names[i]
+			its[j].name = names[i]
 		}
 		l.batcher.join(s.spawn, at, its...)
 		for j, i := range some {
@@ -84,33 +83,33 @@ func (s *Store) ReadMany(ctx context.Context, keys []stampede.Key) ([]stampede.E
 
 // readAlone reads on the caller's goroutine. It declines, with ok false, when there is no connection at
 // hand, or so little time that giving up, which costs the connection, would be likely.
-func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored, ok bool, err error) {
+func (s *Store) readAlone(ctx context.Context, l *lane, what request) (got result, ok bool) {
 	if l.lone == nil {
-		return stored{}, false, nil
+		return got, false
 	}
 	if !l.lone.ready.Load() {
 		l.lone.warm(s.ctx, s.spawn)
-		return stored{}, false, nil
+		return got, false
 	}
 	now := time.Now()
 	deadline, own := now.Add(s.opt.Timeout), true // own: it is the Store's
 	if d, has := ctx.Deadline(); has && d.Before(deadline) {
 		if d.Sub(now) < tooLittle {
-			return stored{}, false, nil
+			return got, false
 		}
 		deadline, own = d, false
 	}
-	got, err = l.lone.read(name, s.last, deadline)
-	if err != nil && (l.node != "" && answered(err) || !answered(err) && time.Now().Before(deadline)) {
+	got = l.lone.read(what, s.last, deadline)
+	if err := got.err; err != nil && (l.node != "" && answered(err) || !answered(err) && time.Now().Before(deadline)) {
 		// The connection broke, or there was none: another one may serve. Or the key has moved to another
 		// node of the cluster. Nothing has been changed.
-		return stored{}, false, nil
+		return result{}, false
 	}
-	if own || err == nil || answered(err) {
-		s.report(l, name, err)
+	if own || got.err == nil || answered(got.err) {
+		s.report(l, what.name, got.err)
 	}
 	s.stats.reads.Add(1)
-	return got, true, err
+	return got, true
 }
 
 // tooLittle is the time with which a read is better made in company: see readAlone. It is well below the
@@ -118,14 +117,14 @@ func (s *Store) readAlone(ctx context.Context, l *lane, name string) (got stored
 const tooLittle = 10 * time.Millisecond
 
 // readTogether joins the reads of others that were not sent yet, and waits no longer than ctx allows.
-func (s *Store) readTogether(ctx context.Context, l *lane, name string) (stored, error) {
+func (s *Store) readTogether(ctx context.Context, l *lane, what request) (result, error) {
 	var p [1]place
-	l.batcher.join(s.spawn, p[:], name)
+	l.batcher.join(s.spawn, p[:], what)
 	return s.await(ctx, p[0])
 }
 
 // await waits for the result of a key that is read together with others.
-func (s *Store) await(ctx context.Context, x place) (stored, error) {
+func (s *Store) await(ctx context.Context, x place) (result, error) {
 	var late <-chan time.Time
 	if d, ok := ctx.Deadline(); ok && ctx.Done() == nil {
 		t := time.NewTimer(time.Until(d))
@@ -135,13 +134,13 @@ func (s *Store) await(ctx context.Context, x place) (stored, error) {
 	select {
 	case <-x.done:
 		if x.err != nil {
-			return stored{}, x.err
+			return result{}, x.err
 		}
-		return x.out[x.i].stored, x.out[x.i].err
+		return x.out[x.i], x.out[x.i].err
 	case <-ctx.Done():
-		return stored{}, s.ended(ctx)
+		return result{}, s.ended(ctx)
 	case <-late:
-		return stored{}, context.DeadlineExceeded
+		return result{}, context.DeadlineExceeded
 	}
 }
 
@@ -150,23 +149,22 @@ func (s *Store) sendBatch(l *lane, x *batch) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.Timeout)
 	defer cancel()
 	pipe := s.rdb.Pipeline()
-	gets := make([]*redis.StringCmd, len(x.keys))
-	pttls := make([]*redis.DurationCmd, len(x.keys))
+	asked := make([]asked, len(x.keys))
 	for i, key := range x.keys {
-		gets[i], pttls[i] = readCommands(ctx, pipe, key, s.last)
+		asked[i] = ask(ctx, pipe, key, s.last)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	out := make([]result, len(x.keys))
 	var failed error
 	failing := 0
 	for i := range out {
-		out[i].stored, out[i].err = storedFrom(gets[i], pttls[i])
+		out[i] = asked[i].result()
 		if down(out[i].err) {
 			failed, failing = out[i].err, i
 		}
 	}
 	x.out = out
-	s.report(l, x.keys[failing], failed)
+	s.report(l, x.keys[failing].name, failed)
 	s.stats.reads.Add(1)
 	s.stats.shared.Add(uint64(len(x.keys)))
 	x.end(nil)

@@ -27,6 +27,12 @@ var (
 	setLua string
 	//go:embed scripts/expire.lua
 	expireLua string
+	//go:embed scripts/tags.lua
+	tagsLua string
+	//go:embed scripts/tagtime.lua
+	tagTimeLua string
+	//go:embed scripts/expiretag.lua
+	expireTagLua string
 
 	electScript   = redis.NewScript(headerLua + leases.NonceLua + failedLua + electLua)
 	commitScript  = redis.NewScript(headerLua + commitLua)
@@ -35,6 +41,9 @@ var (
 	releaseScript = leases.Release
 	setScript     = redis.NewScript(headerLua + setLua)
 	expireScript  = redis.NewScript(headerLua + expireLua)
+
+	tagTimeScript   = redis.NewScript(tagsLua + tagTimeLua)
+	expireTagScript = redis.NewScript(tagsLua + expireTagLua)
 )
 
 // onceCmd is a command that go-redis sends once, whatever comes of it.

@@ -35,6 +35,7 @@ type Store struct {
 var (
 	_ stampede.Store       = (*Store)(nil)
 	_ stampede.BatchReader = (*Store)(nil)
+	_ stampede.TagStore    = (*Store)(nil)
 )
 
 // New returns a Store that reaches the same Redis as rdb, a *redis.Client (made by redis.NewClient or

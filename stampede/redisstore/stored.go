@@ -58,6 +58,33 @@ func readCommands(ctx context.Context, pipe redis.Pipeliner, key string, last an
 	return get, pttl
 }
 
+// asked is a request on its way.
+type asked struct {
+	get    *redis.StringCmd
+	pttl   *redis.DurationCmd
+	scores *redis.FloatSliceCmd // instead of both
+}
+
+// ask adds to pipe what asks for it.
+func ask(ctx context.Context, pipe redis.Pipeliner, what request, last any) (a asked) {
+	if what.members != "" {
+		a.scores = scoresCommand(ctx, pipe, what.name, what.members)
+		return a
+	}
+	a.get, a.pttl = readCommands(ctx, pipe, what.name, last)
+	return a
+}
+
+// result is the answer.
+func (a asked) result() (r result) {
+	if a.scores != nil {
+		r.scores, r.err = a.scores.Result()
+		return r
+	}
+	r.stored, r.err = storedFrom(a.get, a.pttl)
+	return r
+}
+
 // entry makes of it what the Store returns.
 func (s stored) entry(check uint64) stampede.Entry {
 	if s.alien {

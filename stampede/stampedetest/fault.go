@@ -26,15 +26,22 @@ const (
 	StepWatch   Step = "Watch"
 	StepDrops   Step = "Drops" // counted only
 	StepHealth  Step = "Health"
+
+	StepTagTime   Step = "TagTime"
+	StepTags      Step = "Tags"
+	StepExpireTag Step = "ExpireTag"
+	StepTagDrops  Step = "TagDrops" // counted only
 )
 
 // Call is one call of a step, as a script sees it.
 type Call struct {
 	Step Step
-	Key  stampede.Key   // Delete, Expire: the first
+	Key  stampede.Key   // Delete, Expire: the first; steps about tags: the space alone
 	Keys []stampede.Key // Delete, Expire
 	N    int            // this is the N-th call of the step, from 1 on
 	KeyN int            // and the KeyN-th with this key, from 1 on
+
+	Tags []string // Tags, ExpireTag
 
 	Ballot stampede.Ballot // Elect
 	Lease  stampede.Stamp  // Commit, Renew, Fail, Release

@@ -390,3 +390,47 @@ func TestFaultyMuteLosesPushes(t *testing.T) {
 		dead.Close()
 	})
 }
+
+func TestFaultyMeddlesWithTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		var heard []string
+		stop := f.TagDrops("test", func(tag string) { heard = append(heard, tag) })
+		defer stop()
+		at, err := f.TagTime(t.Context(), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Script(func(c stampedetest.Call) stampedetest.Fault {
+			if c.Step == stampedetest.StepExpireTag && c.Tags[0] == "broken" && c.Key.Space == "test" {
+				return stampedetest.Fault{Err: errBroken}
+			}
+			return stampedetest.Fault{}
+		})
+		if err := f.ExpireTag(t.Context(), "test", "broken"); !errors.Is(err, errBroken) {
+			t.Errorf("ExpireTag: %v", err)
+		}
+		f.Mute(true)
+		_ = f.ExpireTag(t.Context(), "test", "muted")
+		f.Mute(false)
+		_ = f.ExpireTag(t.Context(), "test", "fine")
+		s, err := f.Tags(t.Context(), "test", "broken", "muted", "fine")
+		if err != nil || s.Numbers[0] != 0 || s.Numbers[1] <= at.Number || s.Numbers[2] <= s.Numbers[1] {
+			t.Errorf("Tags: %+v, %v", s, err)
+		}
+		if len(heard) != 1 || heard[0] != "fine" {
+			t.Errorf("told of %q", heard)
+		}
+		f.Down(errBroken)
+		if _, err := f.Tags(t.Context(), "test", "fine"); !errors.Is(err, errBroken) {
+			t.Errorf("Tags while down: %v", err)
+		}
+		if c, e := f.Calls(stampedetest.StepExpireTag), f.Executed(stampedetest.StepExpireTag); c != 3 || e != 2 {
+			t.Errorf("%d calls, %d executed", c, e)
+		}
+		none := stampedetest.NewFaulty(struct{ stampede.Store }{new(stampede.MemoryStore)})
+		if _, err := none.TagTime(t.Context(), "test"); err == nil {
+			t.Error("TagTime of a store without tags")
+		}
+	})
+}

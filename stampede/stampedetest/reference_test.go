@@ -26,6 +26,9 @@ type reference struct {
 	failed  map[stampede.Key]refFailed
 	watches map[stampede.Key][]*refWatch
 	drops   map[*func(string)]string
+
+	tags     map[string]*refTags
+	tagDrops map[*func(string)]string
 }
 
 type refEntry struct {
@@ -57,6 +60,9 @@ func newReference(broken string) *reference {
 		failed:  map[stampede.Key]refFailed{},
 		watches: map[stampede.Key][]*refWatch{},
 		drops:   map[*func(string)]string{},
+
+		tags:     map[string]*refTags{},
+		tagDrops: map[*func(string)]string{},
 	}
 }
 
@@ -318,6 +324,12 @@ func (s *reference) put(k stampede.Key, stamp stampede.Stamp, e stampede.Entry) 
 	}
 	if !s.not("not found is kept") {
 		e.NotFound = false
+	}
+	if !s.not("tags are kept") {
+		e.Tags = nil
+	}
+	if !s.not("tags of absences are kept") && e.NotFound {
+		e.Tags = nil
 	}
 	if !s.not("data is kept whole") {
 		e.Data = e.Data[:min(len(e.Data), 1<<16)]

@@ -98,7 +98,7 @@ func storeTests(cfg *config) []storeTest {
 		return cfg.only
 	}
 	tests := slices.Concat(readTests, electTests, commitTests, leaseTests, backoffTests, setTests, deleteTests,
-		expireTests, markedTests, watchTests, keyTests, answerTests, raceTests)
+		expireTests, markedTests, watchTests, keyTests, answerTests, raceTests, tagTests)
 	if cfg.garbage != nil {
 		tests = append(tests, garbageTests...)
 	}

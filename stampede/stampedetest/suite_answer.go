@@ -11,7 +11,7 @@ import (
 // steps are all steps that take a ctx, on key k.
 func (c *check) steps(k stampede.Key) map[string]func(context.Context) error {
 	lease := stampede.NewStamp()
-	return map[string]func(context.Context) error{
+	steps := map[string]func(context.Context) error{
 		"Read": func(ctx context.Context) error { _, err := c.store.Read(ctx, k); return err },
 		"Elect": func(ctx context.Context) error {
 			_, err := c.store.Elect(ctx, k, stampede.Ballot{Token: stampede.NewToken(), Length: long})
@@ -31,6 +31,12 @@ func (c *check) steps(k stampede.Key) map[string]func(context.Context) error {
 		"Expire": func(ctx context.Context) error { return c.store.Expire(ctx, k, c.key("another")) },
 		"Health": func(ctx context.Context) error { return c.store.Health(ctx) },
 	}
+	if tags, ok := c.store.(stampede.TagStore); ok {
+		steps["TagTime"] = func(ctx context.Context) error { _, err := tags.TagTime(ctx, k.Space); return err }
+		steps["Tags"] = func(ctx context.Context) error { _, err := tags.Tags(ctx, k.Space, "tag"); return err }
+		steps["ExpireTag"] = func(ctx context.Context) error { return tags.ExpireTag(ctx, k.Space, "tag") }
+	}
+	return steps
 }
 
 // late is how long after its ctx's deadline a step may return here: enough for a machine under load.

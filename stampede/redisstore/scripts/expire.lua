@@ -17,7 +17,7 @@ if usable(v, ARGV[2]) then
     local left = redis.call('PTTL', KEYS[1])
     if left < 0 or left > keep then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', keep)) end
     local flags = string.byte(v, 4)
-    if flags < 2 then flags = flags + 2 end
+    if not expired(v) then flags = flags + 2 end
     redis.call('SETRANGE', KEYS[1], 3, string.char(flags) .. ARGV[1])
     answer = 1
   end

@@ -12,11 +12,12 @@ local function stamp(v) return string.sub(v, 5, 36) end
 -- usable says whether v is an entry of the key with this check. All else counts as no entry.
 local function usable(v, check)
   return type(v) == 'string' and #v >= 84 and string.sub(v, 1, 3) == 'hg\1'
-    and string.byte(v, 4) < 4 and string.sub(v, 61, 68) == check
+    and string.byte(v, 4) < 8 and string.sub(v, 61, 68) == check
     and stamp(v) ~= string.rep('\0', 32)
 end
 
-local function expired(v) return string.byte(v, 4) >= 2 end
+-- The flags are 1 not found, 2 expired, 4 tags.
+local function expired(v) return string.byte(v, 4) % 4 >= 2 end
 
 -- window is for how long the entry is kept beyond its TTL.
 local function window(v) return math.max(num(v, 49), num(v, 55)) end
