@@ -24,13 +24,16 @@ const never = time.Duration(math.MaxInt64)
 
 // deed is something that changes an entry: a load, a Set, a Delete, an Expire.
 type deed struct {
-	what  string // "load", "set", "delete", "expire"
+	what  string // "load", "set", "delete", "expire", "expiretag"
 	key   string
 	value string
 	begun time.Duration // not before
 	sure  time.Duration // it has taken effect by then; never: if at all, nobody knows when
 	by    string        // who knows
 }
+
+// tagged says whether its value has the tag that is expired with its key.
+func (d *deed) tagged() bool { return d.what == "load" && strings.Contains(d.value, ".l") }
 
 // got is a Get that returned.
 type got struct {
@@ -128,7 +131,10 @@ func endsOf(x *deed, deeds []*deed) (gone, notFresh *deed) {
 		if y == x || y.sure == never || !before(x, y) {
 			continue
 		}
-		if y.what == "expire" {
+		if y.what == "expiretag" && !x.tagged() {
+			continue
+		}
+		if y.what == "expire" || y.what == "expiretag" {
 			if notFresh == nil || y.sure < notFresh.sure {
 				notFresh = y
 			}

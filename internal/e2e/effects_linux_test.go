@@ -183,7 +183,7 @@ func (m *monitor) stop(ctx context.Context, s *redisproc.Server) ([]effect, erro
 // Scripts' commands are shown like all others, marked "lua".
 var (
 	effectLine = regexp.MustCompile(`^\+(\d+)\.(\d{6}) \[[^\]]+\] "(?i:(set|unlink|setrange))" "e2e:\{[^}]*\}:v:([^"]*)"(.*)$`)
-	valueText  = regexp.MustCompile(`<[\w-]+\.[ls]\d+>`)
+	valueText  = regexp.MustCompile(`<[\w-]+\.[lms]\d+>`)
 	lifeText   = regexp.MustCompile(`"(?i:px)" "(\d+)"`)
 )
 

@@ -147,6 +147,17 @@ func TestJudgesTellGoodHistoriesFromBad(t *testing.T) {
 			calls: "as fresh", effects: "as fresh",
 		},
 		{
+			name: "a value whose tag has expired is flagged fresh",
+			story: new(story).load("<p.l1>", 10, 20).wrote("<p.l1>", 21).call("expiretag", "", 40, 42).
+				call("get", "<p.l1>", 50, 51, fresh, kept),
+			calls: "as fresh",
+		},
+		{
+			name: "a value without tags outlives the expiry of one",
+			story: new(story).load("<p.m1>", 10, 20).wrote("<p.m1>", 21).call("expiretag", "", 40, 42).
+				call("get", "<p.m1>", 50, 51, fresh, kept),
+		},
+		{
 			name:    "a value past its TTL is flagged fresh",
 			story:   new(story).load("a", 10, 20).wrote("a", 21).call("get", "a", 250, 251, fresh, kept),
 			effects: "as fresh",

@@ -52,7 +52,7 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 		Logger: quiet(),
 	}
 	if p.Broad {
-		opts.Hedge, opts.MaxLoads, opts.FleetLoads, opts.CopyOnRead = 1.5, 4, 6, true
+		opts.Hedge, opts.MaxLoads, opts.FleetLoads, opts.CopyOnRead, opts.Tags = 1.5, 4, 6, true, true
 	}
 	guard, err := stampede.New[string](store, opts)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 	var calls, loads atomic.Int64
 	var wg sync.WaitGroup
 	for i := range p.Workers {
-		w := &worker{keys: p.Keys, guard: guard, out: out, name: name, calls: &calls, loads: &loads, rnd: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
+		w := &worker{keys: p.Keys, tags: p.Broad, guard: guard, out: out, name: name, calls: &calls, loads: &loads, rnd: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
 		wg.Go(func() {
 			for pause(ctx, time.Duration(w.rnd.IntN(5000))*time.Microsecond) {
 				if p.Broad && w.rnd.IntN(4) == 0 {
@@ -84,6 +84,7 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 // worker does one call after another.
 type worker struct {
 	keys         int
+	tags         bool
 	guard        *stampede.Guard[string]
 	out          *log
 	name         string
@@ -108,7 +109,7 @@ func (w *worker) getMany() {
 	found, err := w.guard.GetMany(context.Background(), keys, func(ctx context.Context, keys []string) (map[string]string, error) {
 		loaded := make(map[string]string, len(keys))
 		for _, key := range keys {
-			v, err := w.load(ctx, key, took, false)
+			v, err := w.load(ctx, "m", key, took, false)
 			if err != nil {
 				return nil, err
 			}
@@ -135,6 +136,8 @@ func (w *worker) step(key string) {
 		r.Op, r.Value = "set", fmt.Sprintf("<%s.s%d>", w.name, r.Call)
 	case n < 94:
 		r.Op = "delete"
+	case w.tags && n < 97:
+		r.Op = "expiretag"
 	default:
 		r.Op = "expire"
 	}
@@ -148,8 +151,11 @@ func (w *worker) step(key string) {
 	switch r.Op {
 	case "get":
 		var got stampede.Result[string]
-		got, err = w.guard.Fetch(ctx, key, func(ctx context.Context, _ *stampede.Load[string]) (string, error) {
-			return w.load(ctx, key, took, broken)
+		got, err = w.guard.Fetch(ctx, key, func(ctx context.Context, l *stampede.Load[string]) (string, error) {
+			if w.tags {
+				l.Tags("all", key)
+			}
+			return w.load(ctx, "l", key, took, broken)
 		})
 		r.Value, r.Fresh, r.Stored = got.Value, err == nil && got.Freshness == stampede.Fresh, got.Stored
 	case "set":
@@ -158,6 +164,8 @@ func (w *worker) step(key string) {
 		err = w.guard.Delete(ctx, key)
 	case "expire":
 		err = w.guard.Expire(ctx, key)
+	case "expiretag":
+		err = w.guard.ExpireTag(ctx, key)
 	}
 	r.Kind = returned
 	if err != nil {
@@ -166,8 +174,9 @@ func (w *worker) step(key string) {
 	w.out.add(r)
 }
 
-func (w *worker) load(ctx context.Context, key string, took time.Duration, broken bool) (string, error) {
-	r := record{Kind: loadBegan, Pod: w.name, Key: key, Value: fmt.Sprintf("<%s.l%d>", w.name, w.loads.Add(1))}
+// load loads a value with tags (sort "l") or without ("m").
+func (w *worker) load(ctx context.Context, sort, key string, took time.Duration, broken bool) (string, error) {
+	r := record{Kind: loadBegan, Pod: w.name, Key: key, Value: fmt.Sprintf("<%s.%s%d>", w.name, sort, w.loads.Add(1))}
 	w.out.add(r)
 	if !pause(ctx, took) {
 		return "", context.Cause(ctx)
