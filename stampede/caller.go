@@ -17,7 +17,8 @@ type caller[T any] struct {
 	q    ask[T]
 	came flight.Mark // when it joined its first flight; zero: not yet
 	miss bool
-	soft <-chan time.Time // SoftTimeout has passed since it began to wait in this round
+	soft <-chan time.Time // SoftTimeout has passed since the first time that it had an alternative
+	from time.Time        // that time
 }
 
 // missed counts the call, not its rounds.
@@ -51,7 +52,10 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 	if isLoading(c.ctx, c.g.place, c.key) {
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, c.key)
 	}
-	if most := c.g.opts.MaxWaiters; most > 0 && t.Place() > most {
+	if c.g.bounded(true) && partOfLoad(c.ctx, c.g.place) {
+		t.Lend() // the seat of that load
+	}
+	if most := c.g.opts.MaxWaiters; most > 0 && c.came == 0 && t.Place() > most {
 		c.g.events.emit(EventOverloaded, c.key, 0, nil)
 		if c.q.alt != nil {
 			return c.ifError(), false, nil
@@ -63,7 +67,10 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 	}
 	c.soft = nil
 	if c.q.alt != nil && c.g.opts.SoftTimeout > 0 {
-		timer := time.NewTimer(c.g.opts.SoftTimeout)
+		if c.from.IsZero() {
+			c.from = time.Now()
+		}
+		timer := time.NewTimer(c.g.opts.SoftTimeout - time.Since(c.from))
 		defer timer.Stop()
 		c.soft = timer.C
 	}
@@ -84,7 +91,7 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 			goesOn = false
 			out := flight.Result[outcome[T]](done)
 			r, again, err = c.take(out, t.Starter())
-			if again && t.Starter() { // one budget over all rounds
+			if t.Starter() { // one budget over all rounds
 				c.q.left = max(c.q.left-out.spent, 1)
 			}
 			return r, again, err
@@ -120,6 +127,9 @@ func (c *caller[T]) take(out *outcome[T], starter bool) (r Result[T], again bool
 		}
 		return r, false, out.err
 	case gotError:
+		if out.waited && time.Since(c.q.since) < c.g.opts.WaitTimeout {
+			return r, true, nil // it has not waited for as long
+		}
 		if c.q.alt != nil {
 			return c.ifError(), false, nil
 		}
@@ -149,7 +159,7 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
-	s, err := g.takeSeat(c.ctx, c.key, c.q.since, c.soft, false)
+	s, err := g.takeSeat(c.ctx, c.key, c.q.since, c.soft)
 	if err != nil {
 		g.life.leave()
 		if c.q.alt != nil && c.ctx.Err() == nil {
@@ -158,11 +168,11 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 		return Result[T]{}, false, err
 	}
 	m := g.local.begin(c.key)
-	r, ok := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}}, true)
-	if !ok {
+	r, err := g.start(c.ctx, c.load, &Load[T]{key: c.key, reason: c.q.reason, release: func(time.Duration) {}}, true)
+	if err != nil {
 		g.leaveSeat(s)
 		g.life.leave()
-		return Result[T]{}, false, ErrOverloaded
+		return Result[T]{}, false, err
 	}
 	done := make(chan outcome[T], 1)
 	go func() {

@@ -19,3 +19,15 @@ func (s *MemoryStore) Leases() (n int) {
 	}
 	return n
 }
+
+// Watches returns the number of watches that are open.
+func (s *MemoryStore) Watches() (n int) {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+		for _, watches := range sh.watches {
+			n += len(watches)
+		}
+		sh.mu.Unlock()
+	}
+	return n
+}

@@ -16,6 +16,7 @@ type vigil struct {
 	polls    int
 	followed []Stamp   // leases of the loads that it waited for
 	since    time.Time // it waits for the last of them
+	hedged   Stamp     // beside which a load of its own has failed
 	told     bool      // one of them ended without a stored value
 	stored   *Entry    // what the last one stored, if that was told
 }

@@ -40,7 +40,7 @@ func (j *job[T]) untilHedge(w *vigil, el *Election) (d time.Duration, ok bool) {
 	if took <= 0 {
 		took = time.Duration(j.g.usual.took.Load())
 	}
-	if j.g.opts.Hedge == 0 || took <= 0 {
+	if j.g.opts.Hedge == 0 || took <= 0 || w.hedged == el.Lease {
 		return 0, false
 	}
 	most := time.Duration(min(j.g.opts.Hedge*float64(took), float64(maxTTL)))
@@ -68,7 +68,11 @@ func (j *job[T]) hedge(w *vigil, el *Election) (out outcome[T], ok bool) {
 		defer j.g.life.leave()
 		j.lookOut(ctx, w.watch)
 	}()
-	return j.loadAlone(w, el.Lease), true
+	if out = j.loadAlone(w, el.Lease); out.kind == gotError { // that is no answer as long as the other load goes on
+		w.hedged = el.Lease
+		return out, false
+	}
+	return out, true
 }
 
 // lookOut tells the callers of a flight that loads what another pod stores meanwhile, until ctx ends.

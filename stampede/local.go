@@ -86,8 +86,8 @@ func newLocal(o *Options, early *earlyRefresh) *local {
 	opts := &otter.Options[string, *pocket]{MaximumSize: b.Entries}
 	if b.Bytes > 0 { // one bound for both: nothing counts for less than its share
 		c.bound = uint64(b.Bytes)
-		least := min(max(c.bound/uint64(b.Entries), 1), math.MaxUint32)
-		opts.MaximumSize, opts.MaximumWeight = 0, max(c.bound, least*uint64(b.Entries))
+		least := min(c.bound/uint64(b.Entries), math.MaxUint32)
+		opts.MaximumSize, opts.MaximumWeight = 0, c.bound
 		opts.Weigher = func(key string, p *pocket) uint32 { return uint32(max(weight(key, p), least)) }
 	}
 	c.cache = otter.Must(opts)

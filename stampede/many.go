@@ -58,13 +58,14 @@ func (g *Guard[T]) GetMany(ctx context.Context, keys []string, load ManyLoader[T
 	for i, key := range rest {
 		missing[i].key = key
 	}
+	left := g.opts.StoreBudget // one budget for the call
 	if g.mode.now() != Bypass {
-		missing = g.serve(ctx, rest, load, found)
+		missing = g.serve(ctx, rest, load, found, &left)
 	}
 	var errs []error
 	for len(missing) > 0 && over(ctx) == nil {
 		n := min(len(missing), manyAtOnce)
-		errs = append(errs, g.getMissing(ctx, missing[:n], load, found))
+		errs = append(errs, g.getMissing(ctx, missing[:n], load, found, &left))
 		missing = missing[n:]
 	}
 	return found, errors.Join(append(errs, over(ctx))...)
@@ -75,15 +76,14 @@ const manyAtOnce = 256
 
 // missed is a key of which there was nothing to serve, and what was read of it, if anything.
 type missed[T any] struct {
-	key  string
-	was  *lookup[T]
-	left time.Duration // of the budget
+	key string
+	was *lookup[T]
 }
 
 // serve puts what can be served at once into found, and has loaded behind what is stale of it. It returns
 // the rest.
-func (g *Guard[T]) serve(ctx context.Context, keys []string, load ManyLoader[T], found map[string]T) (missing []missed[T]) {
-	behind := newBatch(load, []string{""}) // no round before all were looked at
+func (g *Guard[T]) serve(ctx context.Context, keys []string, load ManyLoader[T], found map[string]T, left *time.Duration) (missing []missed[T]) {
+	behind := newBatch(load, g.bounded(true), []string{""}) // no round before all were looked at
 	defer behind.settle("")
 	var ask []string
 	for _, key := range keys {
@@ -96,17 +96,17 @@ func (g *Guard[T]) serve(ctx context.Context, keys []string, load ManyLoader[T],
 		switch {
 		case err == nil:
 			found[key] = r.Value
-		case !is(err, ErrNotFound):
+		case !isNotFound(err):
 			ask = append(ask, key)
 		}
 	}
 	for len(ask) > 0 {
 		n := min(len(ask), manyAtOnce)
-		for i, was := range g.readMany(ctx, ask[:n]) {
+		for i, was := range g.readMany(ctx, ask[:n], left) {
 			r, ok, err := g.served(ctx, ask[i], loader[T]{batch: behind}, &was)
 			switch {
 			case !ok:
-				missing = append(missing, missed[T]{ask[i], &was, max(g.opts.StoreBudget-time.Since(was.begun), 1)})
+				missing = append(missing, missed[T]{ask[i], &was})
 			case err == nil:
 				found[ask[i]] = r.Value
 			}
@@ -117,19 +117,20 @@ func (g *Guard[T]) serve(ctx context.Context, keys []string, load ManyLoader[T],
 }
 
 // readMany is read for many keys.
-func (g *Guard[T]) readMany(ctx context.Context, keys []string) []lookup[T] {
+func (g *Guard[T]) readMany(ctx context.Context, keys []string, left *time.Duration) []lookup[T] {
 	out := make([]lookup[T], len(keys))
 	full, marks := make([]Key, len(keys)), make([]mark, len(keys))
-	budget := g.opts.CopyBudget
+	budget := min(g.opts.CopyBudget, *left)
 	for i, key := range keys {
 		full[i], marks[i] = Key{g.space, key}, g.local.begin(key)
 		if !g.local.has(key) {
-			budget = g.opts.StoreBudget
+			budget = *left
 		}
 	}
 	begun := time.Now()
 	step := within(ctx, begun.Add(budget))
 	defer step.release()
+	defer func() { *left = max(*left-time.Since(begun), 1) }()
 	var entries []Entry
 	var errs []error
 	if many, ok := g.store.(BatchReader); ok {
@@ -152,47 +153,47 @@ func (g *Guard[T]) readMany(ctx context.Context, keys []string) []lookup[T] {
 
 // getMissing gets keys of which nothing could be served, each as Get does, with loaders that meet in a
 // batch.
-func (g *Guard[T]) getMissing(ctx context.Context, keys []missed[T], load ManyLoader[T], found map[string]T) error {
+func (g *Guard[T]) getMissing(ctx context.Context, keys []missed[T], load ManyLoader[T], found map[string]T, left *time.Duration) error {
 	names := make([]string, len(keys))
 	for i := range keys {
 		names[i] = keys[i].key
 	}
-	b := newBatch(load, names)
-	s, err := g.takeSeat(ctx, names[0], time.Now(), nil, true)
-	if err != nil {
-		return err
-	}
-	b.seat = func() { g.leaveSeat(s) }
-	defer b.leave()
+	b := newBatch(load, g.bounded(true), names)
 	var (
-		mu   sync.Mutex // protects found and errs
+		mu   sync.Mutex // protects what follows, and found
 		errs []error
+		rest = *left
 		wg   sync.WaitGroup
 	)
 	for _, k := range keys {
 		wg.Go(func() {
 			defer b.settle(k.key)
-			r, err := g.getOne(ctx, k, loader[T]{batch: b})
+			r, rests, err := g.getOne(ctx, k, loader[T]{batch: b}, *left)
 			mu.Lock()
 			defer mu.Unlock()
+			rest = min(rest, rests)
 			switch {
 			case err == nil:
 				found[k.key] = r.Value
-			case !is(err, ErrNotFound) && over(ctx) == nil:
+			case !isNotFound(err) && over(ctx) == nil:
 				errs = append(errs, fmt.Errorf("%q: %w", k.key, err))
 			}
 		})
 	}
 	wg.Wait()
+	*left = rest
 	return errors.Join(errs...)
 }
 
-func (g *Guard[T]) getOne(ctx context.Context, k missed[T], load loader[T]) (Result[T], error) {
+// getOne returns what is left of the budget as well.
+func (g *Guard[T]) getOne(ctx context.Context, k missed[T], load loader[T], left time.Duration) (Result[T], time.Duration, error) {
 	if k.was == nil {
-		return g.get(ctx, k.key, load)
+		r, err := g.get(ctx, k.key, load)
+		return r, left, err
 	}
-	c := caller[T]{g: g, ctx: ctx, key: k.key, load: load, q: ask[T]{wait: true, left: k.left}}
-	return c.rounds(*k.was)
+	c := caller[T]{g: g, ctx: ctx, key: k.key, load: load, q: ask[T]{wait: true, left: left, since: time.Now()}}
+	r, err := c.rounds(*k.was)
+	return r, c.q.left, err
 }
 
 // batch is where the loaders of many keys meet. A flight for each of them stands for election; those that
@@ -204,19 +205,26 @@ func (g *Guard[T]) getOne(ctx context.Context, k missed[T], load loader[T]) (Res
 // store, which its budget bounds. It settles before it begins to wait for another pod's load, so two pods whose
 // batches overlap do not wait for each other. Who comes when all have settled, since the load that it
 // followed came to nothing, is in another round.
+//
+// For MaxLoads and FleetLoads a batch is one load: its flights share the seat that the first one of them takes, until
+// the last one gives it back, and its rounds run one after the other.
 type batch[T any] struct {
-	load ManyLoader[T]
-	seat func()
+	load   ManyLoader[T]
+	serial bool // one round at a time
 
 	mu      sync.Mutex // protects what follows
 	pending map[string]struct{}
-	open    *round[T] // gathers
-	users   int       // of the seat: the call, and flights that may load
+	open    *round[T]     // gathers
+	last    *round[T]     // the latest that was opened; only if serial
+	seat    *seat         // nil: none is taken
+	users   int           // of it
+	taking  chan struct{} // closed when the flight that takes one has it, or has given up; nil: none does
 }
 
 // round is a call of a ManyLoader.
 type round[T any] struct {
 	late bool          // all had settled when it was opened
+	prev *round[T]     // that is to end first
 	fire chan struct{} // closed when there is nobody else to come
 	done chan struct{} // closed at the end; values and err are written before
 
@@ -228,8 +236,8 @@ type round[T any] struct {
 	err    error
 }
 
-func newBatch[T any](load ManyLoader[T], keys []string) *batch[T] {
-	b := &batch[T]{load: load, pending: make(map[string]struct{}, len(keys)), users: 1}
+func newBatch[T any](load ManyLoader[T], serial bool, keys []string) *batch[T] {
+	b := &batch[T]{load: load, serial: serial, pending: make(map[string]struct{}, len(keys))}
 	for _, key := range keys {
 		b.pending[key] = struct{}{}
 	}
@@ -270,30 +278,51 @@ func (b *batch[T]) seal() {
 	b.open = nil
 }
 
-// share lets a flight load on the seat of the call, until it leaves. There is none, or none any more, for what is
-// loaded behind, and for a flight that goes on when the call has returned.
-func (b *batch[T]) share() *seat {
-	if b == nil || b.seat == nil {
-		return nil
+// share returns a flight's part in the seat of the batch. If there is none, again is closed when it is time to ask for it
+// again; if that is nil as well, it is up to this flight to take one, and to call took.
+func (b *batch[T]) share() (part *seat, again <-chan struct{}) {
+	if b == nil {
+		return nil, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.users == 0 {
-		return nil
+	switch {
+	case b.seat != nil:
+		return b.part(), nil
+	case b.taking != nil:
+		return nil, b.taking
 	}
-	b.users++
-	return &seat{shared: b.leave}
+	b.taking = make(chan struct{})
+	return nil, nil
 }
 
-// leave gives the seat back when the call and all flights have left.
-func (b *batch[T]) leave() {
-	b.mu.Lock()
-	b.users--
-	last := b.users == 0
-	b.mu.Unlock()
-	if last {
-		b.seat()
+// took makes the seat that a flight has taken that of the batch; nil if it has got none. It returns the flight's part.
+func (b *batch[T]) took(s *seat) *seat {
+	if b == nil {
+		return s
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.taking)
+	b.taking, b.seat = nil, s
+	if s == nil {
+		return nil
+	}
+	return b.part()
+}
+
+// part is called with b.mu held, and a seat taken.
+func (b *batch[T]) part() *seat {
+	b.users++
+	return &seat{of: b.seat, leave: func() (last bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.users--; b.users == 0 {
+			b.seat = nil
+			return true
+		}
+		return false
+	}}
 }
 
 // get is the loader of a key.
@@ -304,6 +333,9 @@ func (b *batch[T]) get(ctx context.Context, key string) (v T, err error) {
 	if first {
 		r = &round[T]{late: len(b.pending) == 0, fire: make(chan struct{}), done: make(chan struct{})}
 		b.open = r
+		if b.serial {
+			r.prev, b.last = b.last, r
+		}
 	}
 	own, _ := ctx.Value(linkKey{}).(*link)
 	r.keys, r.links, r.ctxs = append(r.keys, key), append(r.links, own), append(r.ctxs, ctx)
@@ -316,7 +348,10 @@ func (b *batch[T]) get(ctx context.Context, key string) (v T, err error) {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return v, context.Cause(ctx)
+		if !errors.Is(context.Cause(ctx), ErrLeaseLost) {
+			return v, context.Cause(ctx)
+		}
+		<-r.done // it goes on for the other keys: who waits may have the value of this one
 	}
 	if r.err != nil {
 		return v, r.err
@@ -345,6 +380,14 @@ func (b *batch[T]) run(ctx context.Context, r *round[T]) {
 		b.mu.Unlock()
 	}
 	<-r.fire
+	if r.prev != nil {
+		<-r.prev.done
+		r.prev = nil
+	}
+	if r.err = r.over(); r.err != nil {
+		close(r.done)
+		return
+	}
 	ctx, end := r.context(ctx)
 	defer end()
 	returned := false
@@ -362,10 +405,27 @@ func (b *batch[T]) run(ctx context.Context, r *round[T]) {
 	returned = true
 }
 
+// over returns why a round need not begin: all its loads have ended.
+func (r *round[T]) over() (err error) {
+	for _, c := range r.ctxs {
+		if err = context.Cause(c); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // context returns the ctx for a round: that of its first loader, part of the loads of all its keys, which
 // ends when all of theirs have ended.
 func (r *round[T]) context(first context.Context) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(first))
+	var last time.Time
+	for _, c := range r.ctxs {
+		if d, ok := c.Deadline(); ok && d.After(last) {
+			last = d
+		}
+	}
+	ctx, stop := context.WithDeadlineCause(ctx, last, ErrLoadTimeout)
 	for _, l := range r.links[1:] {
 		ctx = withLoading(ctx, l.place, l.key, l.done) //nolint:fatcontext // a link for each key
 	}
@@ -384,5 +444,6 @@ func (r *round[T]) context(first context.Context) (ctx context.Context, end func
 			stop()
 		}
 		cancel(nil)
+		stop()
 	}
 }

@@ -65,6 +65,7 @@ type outcome[T any] struct {
 	private bool          // gotValue: for the caller who started the flight
 	unsure  bool          // gotValue: its commit was not answered
 	lost    bool          // lookAgain: the lease of the load was lost
+	waited  bool          // gotError: WaitTimeout has passed, for those for whom it has
 	spent   time.Duration // of the budget of the caller who started the flight
 	data    []byte        // gotValue, with CopyOnRead: what each caller's own is decoded from
 }
@@ -203,7 +204,7 @@ func (j *job[T]) do() outcome[T] {
 		case j.f.Waiting() == 0:
 			return outcome[T]{}
 		case g.opts.OnWaitTimeout == FailWait:
-			return gaveError[T](fmt.Errorf("%w: %q after %v", ErrWaitTimeout, key, g.opts.WaitTimeout))
+			return outcome[T]{kind: gotError, err: fmt.Errorf("%w: %q after %v", ErrWaitTimeout, key, g.opts.WaitTimeout), waited: true}
 		default:
 			return j.loadAlone(&w, Stamp{})
 		}
@@ -294,10 +295,10 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	j.date(about)
 	m := g.local.begin(key)
 	loadBegan := j.f.Mark()
-	r, ok := g.start(j.ctx, j.load, about, false)
-	if !ok {
+	r, err := g.start(j.ctx, j.load, about, false)
+	if err != nil {
 		j.release(lease, Pass{})
-		return gaveError[T](ErrOverloaded)
+		return gaveError[T](err)
 	}
 	dog := renew.Start(j.ctx, g.opts.Lease/3, func(ctx context.Context) bool { return j.renew(ctx, lease, r) })
 	finished := g.await(r)
@@ -457,7 +458,11 @@ func (j *job[T]) release(lease Stamp, pass Pass) {
 func (j *job[T]) fail(lease Stamp, e *Entry) {
 	b := j.g.opts.Policy.backoff()
 	if b.First == 0 {
-		j.release(lease, Pass{For: passFor})
+		pass := Pass{For: passFor}
+		if servable(e) == Stale { // nobody waits: the next caller loads
+			pass.For = 0
+		}
+		j.release(lease, pass)
 		return
 	}
 	stale, began := e.Stamp, time.Now()
@@ -510,9 +515,9 @@ func (j *job[T]) loadAlone(w *vigil, marker Stamp) outcome[T] {
 	m := g.local.begin(key)
 	j.f.Waitable(false, time.Time{}) // only who came before the load may have its value
 	began := j.f.Mark()
-	r, ok := g.start(j.ctx, j.load, about, false)
-	if !ok {
-		return gaveError[T](ErrOverloaded)
+	r, err := g.start(j.ctx, j.load, about, false)
+	if err != nil {
+		return gaveError[T](err)
 	}
 	out := g.unleased(r, j.q.wait, began, m)
 	if marker == (Stamp{}) || out.kind != gotValue || r.said.dontStore || r.bad != nil {

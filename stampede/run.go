@@ -39,15 +39,18 @@ const (
 	fateAbandoned
 )
 
-// start runs the loader. ok is false if too many loaders have been abandoned.
-func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], alone bool) (r *run[T], ok bool) {
-	if !g.life.mayLoad(about.key, g.opts.MaxAbandoned) {
+// start runs the loader. It does not if too many loaders have been abandoned, or Close has returned.
+func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], alone bool) (*run[T], error) {
+	switch {
+	case g.life.quitting():
+		return nil, ErrClosed
+	case !g.life.mayLoad(about.key, g.opts.MaxAbandoned):
 		g.events.emit(EventOverloaded, about.key, 0, nil)
-		return nil, false
+		return nil, ErrOverloaded
 	}
 	p := &g.opts.Policy
 	about.said = settings{ttl: g.jittered(p.TTL), staleFor: p.StaleFor, staleIfError: p.StaleIfError}
-	r = &run[T]{about: about, alone: alone, begun: time.Now(), done: make(chan struct{})}
+	r := &run[T]{about: about, alone: alone, begun: time.Now(), done: make(chan struct{})}
 	// The loader keeps the caller's values, not its end: others may wait for it, and who comes next
 	// finds what it has loaded.
 	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -80,7 +83,7 @@ func (g *Guard[T]) start(ctx context.Context, load loader[T], about *Load[T], al
 		g.pack(r)
 		r.returned = true
 	}()
-	return r, true
+	return r, nil
 }
 
 // pack makes the entry that is to be stored, if there is one.
@@ -101,7 +104,7 @@ func (g *Guard[T]) pack(r *run[T]) {
 			r.said.dontShare = r.data == nil // what cannot be copied cannot be shared
 		}
 		g.tag(r)
-	case is(r.err, ErrNotFound):
+	case isNotFound(r.err):
 		r.v = *new(T) // a value comes only with a nil error
 		r.e = Entry{Type: g.typ, Took: time.Since(r.begun), TTL: wholeMillis(p.NotFoundTTL), NotFound: true}
 		r.said.dontStore = r.said.dontStore || p.NotFoundTTL == 0
@@ -141,8 +144,11 @@ func (g *Guard[T]) await(r *run[T]) (ok bool) {
 
 // whyGivenUp is what the callers of an abandoned loader get.
 func (g *Guard[T]) whyGivenUp(r *run[T]) error {
-	if errors.Is(context.Cause(r.ctx), ErrClosed) {
+	switch cause := context.Cause(r.ctx); {
+	case errors.Is(cause, ErrClosed):
 		return ErrClosed
+	case r.alone && cause != nil && !errors.Is(cause, ErrLoadTimeout): // its only caller has left
+		return cause
 	}
 	err := fmt.Errorf("%w: %q after %v", ErrLoadTimeout, r.about.key, g.opts.LoadTimeout)
 	g.events.emit(EventLoadTimedOut, r.about.key, g.opts.LoadTimeout, err)
@@ -156,7 +162,7 @@ func (g *Guard[T]) result(r *run[T], key string) (ours bool, err error) {
 	case !r.returned: // whatever the panic's value is
 		g.events.emit(EventLoadPanicked, key, r.took, err)
 		return false, err
-	case err == nil || is(err, ErrNotFound):
+	case err == nil || isNotFound(err):
 		g.events.emit(EventLoaded, key, r.took, err)
 		return false, err
 	case r.cause == nil:
@@ -178,6 +184,15 @@ func isContextErr(err error) bool {
 func is(err, target error) (yes bool) {
 	defer func() { _ = recover() }()
 	return errors.Is(err, target)
+}
+
+// isNotFound says whether a load found that there is no such thing. That one panicked with ErrNotFound does not say so.
+func isNotFound(err error) bool {
+	if !is(err, ErrNotFound) {
+		return false
+	}
+	p, _ := err.(*PanicError) //nolint:errorlint // of a round of GetMany, as it is
+	return p == nil
 }
 
 // fill adds the payload.

@@ -23,26 +23,55 @@ import (
 // seat is the right to run a load.
 type seat struct {
 	inPod   bool
-	inFleet *claim // of a key that stands for the seat; nil: none was needed
-	shared  func() // it is part of another one: gives that part back
+	fleet   bool   // nor does it lack one in the fleet
+	inFleet *claim // of the key that stands for that; nil: the store did not answer
+
+	of    *seat              // it is a part of this one
+	leave func() (last bool) // gives the part back
 }
 
-// sit takes a seat for the load of a flight. If it gets none, out is what becomes of the flight.
+// bounded says whether loads need seats.
+func (g *Guard[T]) bounded(inFleet bool) bool {
+	return g.seats != nil || inFleet && g.opts.FleetLoads > 0
+}
+
+// sit takes a seat for the load of a flight. If it gets none, out is what becomes of the flight. That of a key
+// which a load of the guard waits for needs none.
 func (j *job[T]) sit(w *vigil, inFleet bool) (out outcome[T], ok bool) {
-	if j.seat != nil || partOfLoad(j.ctx, j.g.place) {
+	if j.seat != nil || !j.g.bounded(inFleet) || j.q.wait && partOfLoad(j.ctx, j.g.place) {
 		return out, true
 	}
-	if j.seat = j.load.batch.share(); j.seat != nil {
-		return out, true
-	}
-	s := &seat{}
-	for p := (pause{}); !j.trySeat(s, inFleet, w.watch == nil); p.more() {
-		if out, ok = j.awaitSeat(w, s, p); !ok {
-			j.g.leaveSeat(s)
+	for p := (pause{}); !j.f.Lent(); p.more() {
+		part, again := j.load.batch.share()
+		switch {
+		case part != nil:
+			j.seat = part
+			return out, true
+		case again == nil:
+			return j.take(w, inFleet)
+		}
+		if out, ok = j.awaitSeat(w, nil, again, p, inFleet); !ok {
 			return out, false
 		}
 	}
-	j.seat = s
+	return out, true
+}
+
+// take takes a seat that is the flight's own, or that of its batch.
+func (j *job[T]) take(w *vigil, inFleet bool) (out outcome[T], ok bool) {
+	s := &seat{}
+	defer func() {
+		if !ok { // or a store has panicked
+			j.g.leaveSeat(s)
+			s = nil
+		}
+		j.seat = j.load.batch.took(s)
+	}()
+	for p := (pause{}); !j.f.Lent() && !j.trySeat(s, inFleet, w.watch == nil); p.more() {
+		if out, ok = j.awaitSeat(w, s, nil, p, inFleet); !ok {
+			return out, false
+		}
+	}
 	return out, true
 }
 
@@ -54,32 +83,27 @@ func (j *job[T]) stand() {
 	}
 }
 
-// takeSeat takes a seat for a load outside of a flight, for a caller who has waited since then.
-func (g *Guard[T]) takeSeat(ctx context.Context, key string, since time.Time, soft <-chan time.Time, inFleet bool) (*seat, error) {
+// takeSeat takes a seat of the pod for a load outside of a flight, for a caller who has waited since then.
+func (g *Guard[T]) takeSeat(ctx context.Context, key string, since time.Time, soft <-chan time.Time) (*seat, error) {
 	s := &seat{}
-	if g.seats == nil && (!inFleet || g.opts.FleetLoads == 0) || partOfLoad(ctx, g.place) {
+	if g.seats == nil || partOfLoad(ctx, g.place) {
 		return s, nil
 	}
-	j := &job[T]{g: g, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, q: ask[T]{left: g.opts.StoreBudget}}
-	var err error
-	for p := (pause{}); !j.trySeat(s, inFleet, true); p.more() {
-		rest := g.opts.WaitTimeout - time.Since(since)
-		if rest <= 0 {
-			err = g.overloaded(key)
-		} else {
-			switch g.pauseForSeat(s, min(p.next(), rest), &vigil{}, ctx.Done(), soft) {
-			case callerLeft:
-				err = ctx.Err()
-			case softTimeout:
-				err = g.overloaded(key)
-			case closed:
-				err = ErrClosed
-			}
-		}
-		if err != nil {
-			g.leaveSeat(s)
-			return nil, err
-		}
+	select {
+	case g.seats <- struct{}{}:
+		s.inPod = true
+		return s, nil
+	default:
+	}
+	rest := max(g.opts.WaitTimeout-time.Since(since), 0)
+	switch g.pauseForSeat(s, rest, nil, &vigil{}, ctx.Done(), soft) {
+	case callerLeft:
+		return nil, ctx.Err()
+	case closed:
+		return nil, ErrClosed
+	}
+	if !s.inPod {
+		return nil, g.overloaded(key)
 	}
 	return s, nil
 }
@@ -90,8 +114,10 @@ func (g *Guard[T]) overloaded(key string) error {
 }
 
 func (g *Guard[T]) leaveSeat(s *seat) {
-	if s.shared != nil {
-		s.shared()
+	if s.of != nil {
+		if s.leave() {
+			g.leaveSeat(s.of)
+		}
 		return
 	}
 	if s.inPod {
@@ -110,46 +136,55 @@ func (j *job[T]) trySeat(s *seat, inFleet, onBudget bool) bool {
 			return false
 		}
 	}
-	return !inFleet || g.opts.FleetLoads == 0 || j.trySeatInFleet(s, onBudget)
+	return s.fleet || !inFleet || g.opts.FleetLoads == 0 || j.trySeatInFleet(s, probes, onBudget)
 }
 
-// probes is how many seats of the fleet are tried before a pause.
-const probes = 4
+// probes is how many seats of the fleet are tried before a pause, and lastProbes before a caller is refused.
+const (
+	probes     = 4
+	lastProbes = 256
+)
 
 // seatSpace makes a space of its own of a guard's: neither a name nor a version holds such characters.
 const seatSpace = "@@seats"
 
-func (j *job[T]) trySeatInFleet(s *seat, onBudget bool) bool {
+func (j *job[T]) trySeatInFleet(s *seat, most int, onBudget bool) bool {
 	n := j.g.opts.FleetLoads
 	first := rand.IntN(n)
-	for i := range min(probes, n) {
+	for i := range min(most, n) {
 		c, err := j.claim(Key{j.g.space + seatSpace, strconv.Itoa((first + i) % n)}, onBudget)
 		if c != nil || err != nil { // without an answer there is no bound
-			s.inFleet = c
+			s.fleet, s.inFleet = true, c
 			return true
 		}
 	}
 	return false
 }
 
-// awaitSeat waits until it is time to try again. It returns false if there is something else to do.
-func (j *job[T]) awaitSeat(w *vigil, s *seat, p pause) (out outcome[T], ok bool) {
+// awaitSeat waits until it is time to try again for s; without s, until again is closed. It returns false if there is
+// something else to do.
+func (j *job[T]) awaitSeat(w *vigil, s *seat, again <-chan struct{}, p pause, inFleet bool) (out outcome[T], ok bool) {
 	g, q, key := j.g, &j.q, j.k.Key
-	rest := g.opts.WaitTimeout - time.Since(q.since)
-	switch {
+	d := p.next()
+	switch rest := g.opts.WaitTimeout - time.Since(q.since); {
+	case again != nil && (!q.wait || rest <= 0): // the other flight will not wait either
 	case !q.wait: // what is stale is served on
 		g.events.emit(EventOverloaded, key, 0, nil)
 		g.holds.put(key, q.seen, checkEvery+rand.N(checkEvery), false)
 		return outcome[T]{}, false
+	case rest <= 0 && s != nil && (s.inPod || g.seats == nil) && inFleet && j.trySeatInFleet(s, lastProbes, false):
+		return out, true
 	case rest <= 0:
-		return gaveError[T](g.overloaded(key)), false
+		return outcome[T]{kind: gotError, err: g.overloaded(key), waited: true}, false
 	case j.f.Waiting() == 0:
 		return outcome[T]{}, false
+	default:
+		d = min(d, rest)
 	}
-	if !q.trouble { // another pod may have a seat, and bring what is waited for here
+	if !q.trouble && q.wait { // another pod may have a seat, and bring what is waited for here
 		w.subscribe(g.store, j.k)
 	}
-	switch g.pauseForSeat(s, min(p.next(), rest), w, nil, nil) {
+	switch g.pauseForSeat(s, d, again, w, nil, nil) {
 	case keyWatched: // what was stored before that is not told
 		asked := j.f.Mark()
 		if l := g.read(j.ctx, key, &ask[T]{left: g.opts.StoreBudget}); l.err == nil && servable(&l.e) >= Stale {
@@ -181,15 +216,14 @@ const (
 	keyWatched
 	keyChanged
 	callerLeft
-	softTimeout
 	closed
 )
 
-// pauseForSeat waits for a seat in the pod, or for as long as d.
-func (g *Guard[T]) pauseForSeat(s *seat, d time.Duration, w *vigil, left <-chan struct{}, soft <-chan time.Time) wakeUp {
-	seats := g.seats
-	if s.inPod {
-		seats = nil
+// pauseForSeat waits for a seat in the pod, if s needs one, or for as long as d.
+func (g *Guard[T]) pauseForSeat(s *seat, d time.Duration, again <-chan struct{}, w *vigil, left <-chan struct{}, soft <-chan time.Time) wakeUp {
+	var seats chan struct{}
+	if s != nil && !s.inPod {
+		seats = g.seats
 	}
 	var ready, watched <-chan struct{}
 	var changed <-chan Change
@@ -204,7 +238,9 @@ func (g *Guard[T]) pauseForSeat(s *seat, d time.Duration, w *vigil, left <-chan 
 	select {
 	case seats <- struct{}{}:
 		s.inPod = true
+	case <-again:
 	case <-timer.C:
+	case <-soft:
 	case <-watched:
 		w.stands = ready
 		return keyWatched
@@ -212,8 +248,6 @@ func (g *Guard[T]) pauseForSeat(s *seat, d time.Duration, w *vigil, left <-chan 
 		return keyChanged
 	case <-left:
 		return callerLeft
-	case <-soft:
-		return softTimeout
 	case <-g.life.quit:
 		return closed
 	}

@@ -38,6 +38,8 @@ type Flight[R any] struct {
 	looked   time.Time // when this was last seen; under g.mu
 	changed  time.Time // when it was last said that things have changed; under g.mu
 
+	lent atomic.Bool
+
 	early *R            // under g.mu
 	news  chan struct{} // closed when early changes; under g.mu
 }
@@ -215,6 +217,12 @@ func (t *Ticket[R]) Early() (*R, <-chan struct{}) {
 	defer t.f.g.mu.Unlock()
 	return t.f.early, t.f.news
 }
+
+// Lend lets the flight do what the caller has the right to do: it waits for the flight, and does not use it meanwhile.
+func (t *Ticket[R]) Lend() { t.f.lent.Store(true) }
+
+// Lent says whether a caller has done so.
+func (f *Flight[R]) Lent() bool { return f.lent.Load() }
 
 // Done gets the result of the flight; Result makes an R of it.
 func (t *Ticket[R]) Done() <-chan singleflight.Result { return t.done }
