@@ -34,6 +34,7 @@ func TestCopiesStayWithinTheirBounds(t *testing.T) {
 		"entries":         {stampede.Local{Entries: 10}, 10, 10, 10},
 		"bytes":           {stampede.Local{Bytes: 100_000}, 10_000, 8, 9},
 		"default":         {stampede.Local{}, 10, 50, 50},
+		"bytes for few":   {stampede.Local{Bytes: 1000}, 1, 1, 1000 / 257},
 		"bytes unbounded": {stampede.Local{Bytes: -1}, 1 << 20, 50, 50},
 		"one too large":   {stampede.Local{Bytes: 5000}, 10_000, 0, 0},
 		"off":             {stampede.Local{Entries: -1}, 10, 0, 0},

@@ -336,24 +336,6 @@ func TestLoadWhoseOnlyCallerLeftIsNoTimeout(t *testing.T) {
 	})
 }
 
-func TestFewBytesBoundTheCopies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPod(t, new(bytesStore), stampede.Options{Local: stampede.Local{Bytes: 1000}})
-		keys, values := k(0, 30)
-		getMany(t, p.Guard, keys, (&shelf{}).load, values)
-		p.net.Down(nil)
-		copies := 0
-		for _, key := range keys {
-			if r, err := p.Fetch(t.Context(), key, func(context.Context, *stampede.Load[int]) (int, error) { return 0, errBoom }); err == nil && r.From == stampede.FromCopy {
-				copies++
-			}
-		}
-		if copies > 1000/257 {
-			t.Errorf("%d copies of 260 bytes and more within 1000 bytes", copies)
-		}
-	})
-}
-
 // Who joined those who wait a moment before their time was over has not waited.
 func TestWhoCameLaterHasTheWholeWaitTimeout(t *testing.T) {
 	t.Run("FailWait", func(t *testing.T) {
