@@ -146,28 +146,6 @@ func (u *upstream) Read(p []byte) (int, error) {
 	}
 }
 
-// What the handler says counts also where a layer outside has said the same before.
-func TestAttackWhatALayerOutsideHasSaidToo(t *testing.T) {
-	for _, f := range [][2]string{{"Cache-Control", "private"}, {"Cache-Control", "no-store"}, {"Vary", "X-Who"}, {"Vary", "*"}} {
-		t.Run(f[0]+f[1], func(t *testing.T) {
-			protocols(t, func(t *testing.T, p protocol) {
-				layer := func(next http.Handler) http.Handler {
-					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						w.Header().Set(f[0], f[1]) // a default
-						next.ServeHTTP(w, r)
-					})
-				}
-				s := p.open(t, setting{outer: layer, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set(f[0], f[1])
-					fmt.Fprint(w, r.Header.Get("X-Who"))
-				})
-				s.get("/", "X-Who", "alice").wants(t, "alice")
-				s.get("/", "X-Who", "bob").wants(t, "bob")
-			})
-		})
-	}
-}
-
 // A hit has the Content-Type of the miss, not what its body looks like.
 func TestAttackContentTypeOfALayerOutside(t *testing.T) {
 	protocols(t, func(t *testing.T, p protocol) {

@@ -16,6 +16,7 @@ import (
 type capture struct {
 	ex     *exchange
 	outer  http.Header // what the layers outside the cache have set
+	given  http.Header // the handler's, as it was given them
 	header http.Header // the handler's
 
 	wrote    bool
@@ -73,12 +74,12 @@ func (c *capture) writeHeader(status int) {
 	} else {
 		c.date = now.Truncate(time.Second)
 	}
-	c.fields = changes(c.outer, c.header)
+	c.fields = changes(c.outer, c.given, c.header)
 	h := make(http.Header, len(c.fields))
 	for _, f := range c.fields {
 		h[f.name] = f.values
 	}
-	c.judged = ex.p.judge(ex.q.auth, status, h, c.date, now, time.Since(ex.begun))
+	c.judged = ex.p.judge(ex.q.auth, status, h, c.header, c.date, now, time.Since(ex.begun))
 	if c.declared > int64(ex.p.MaxBody) && c.judged.store {
 		c.judged.store, c.judged.why, c.judged.remember = false, "body-size", true
 	}

@@ -12,13 +12,14 @@ type field struct {
 	add    bool     // to those that the layers outside the cache have set
 }
 
-// changes returns what a handler has done to the fields that it found.
-func changes(outer, h http.Header) []field {
+// changes returns what a handler has done to the fields that it found. The map that it was given held the values
+// of outer, in the slices of given: what it has set it has said, also where that is what was there before.
+func changes(outer, given, h http.Header) []field {
 	fields := make([]field, 0, len(h))
 	for name, values := range h {
 		before, had := outer[name]
 		switch {
-		case had && slices.Equal(before, values) && (before == nil) == (values == nil):
+		case had && slices.Equal(before, values) && (len(values) == 0 || &values[0] == &given[name][0]):
 		case had && len(before) > 0 && len(values) > len(before) && slices.Equal(before, values[:len(before)]):
 			fields = append(fields, field{name, slices.Clone(values[len(before):]), true})
 		default:

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"io"
+	"maps"
 	"net/http"
 
 	"github.com/herdgate/herdgate/stampede"
@@ -21,13 +22,14 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 	asked := validate(header, s)
 	r := q.r.WithContext(q.r.Context())
 	r.Header = header
-	v := &validating{ResponseWriter: q.w, q: q, asked: asked, mayFail: res.Age < s.errorFor, before: q.w.Header().Clone(), tag: s.line("Etag")}
+	v := &validating{ResponseWriter: q.w, q: q, asked: asked, mayFail: res.Age < s.errorFor, tag: s.line("Etag")}
+	v.before, v.given = q.w.Header().Clone(), maps.Clone(q.w.Header())
 	q.h.next.ServeHTTP(v, r)
 	v.implied()
 	age := s.age + res.Age
 	switch {
 	case v.held:
-		fields := freshened(s.fields, changes(v.before, v.Header()))
+		fields := freshened(s.fields, changes(v.before, v.given, v.Header()))
 		replaceHeader(q.w.Header(), v.before)
 		now := &stored{status: s.status, body: s.body, fields: fields}
 		q.send(now, 0, &report{fwd: "stale", status: http.StatusNotModified, ttl: noTTL}, Validated)
@@ -51,8 +53,9 @@ type validating struct {
 	q       *request
 	asked   bool
 	mayFail bool
-	before  http.Header
-	tag     string // of what is stored
+	before  http.Header // what the layers outside have set
+	given   http.Header // the same, in the slices that the handler finds
+	tag     string      // of what is stored
 
 	wrote    bool
 	held     bool // 304
