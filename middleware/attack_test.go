@@ -166,22 +166,6 @@ func TestAttackContentTypeOfALayerOutside(t *testing.T) {
 	})
 }
 
-// net/http sends fields as the map has them; what they mean does not depend on their case.
-func TestAttackFieldsWrittenAsTheyAre(t *testing.T) {
-	for _, f := range [][2]string{{"cache-control", "private"}, {"set-cookie", "session=alice"}, {"vary", "X-Who"}} {
-		t.Run(f[0], func(t *testing.T) {
-			protocols(t, func(t *testing.T, p protocol) {
-				s := p.open(t, setting{opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
-					w.Header()[f[0]] = []string{f[1]}
-					fmt.Fprint(w, r.Header.Get("X-Who"))
-				})
-				s.get("/", "X-Who", "alice").wants(t, "alice")
-				s.get("/", "X-Who", "bob").wants(t, "bob")
-			})
-		})
-	}
-}
-
 // net/http makes spaces of line ends in values, and trims them: so must who reads them.
 func TestAttackLineEndsInCacheControl(t *testing.T) {
 	for _, v := range []string{"private\n", "\r\nno-store", "max-age=60,\n private", "max-age=60,\r\n\tno-store"} {

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 )
@@ -36,6 +37,28 @@ func changes(outer, given, h http.Header) []field {
 		return 0
 	})
 	return fields
+}
+
+// sent returns h as clients get it: to them a name is one name in any spelling, and net/http sends each as the
+// map has it. It is h itself where all names are canonical.
+func sent(h http.Header) http.Header {
+	var odd []string
+	for name := range h {
+		if http.CanonicalHeaderKey(name) != name {
+			odd = append(odd, name)
+		}
+	}
+	if odd == nil {
+		return h
+	}
+	slices.Sort(odd)
+	out := maps.Clone(h)
+	for _, name := range odd {
+		plain := http.CanonicalHeaderKey(name)
+		delete(out, name)
+		out[plain] = append(slices.Clip(out[plain]), h[name]...)
+	}
+	return out
 }
 
 func indexField(fields []field, name string) int {

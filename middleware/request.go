@@ -64,7 +64,7 @@ func (q *request) secure() {
 func (q *request) copy() {
 	if q.copied == nil {
 		q.saved = q.h.save(q.r)
-		q.outer = q.w.Header().Clone()
+		q.outer = sent(q.w.Header()).Clone()
 		q.copied = q.r.Clone(context.WithoutCancel(q.r.Context()))
 	}
 }

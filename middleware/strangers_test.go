@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,5 +98,64 @@ func TestVaryOfALayerOutsidePartsNobody(t *testing.T) {
 			}
 		}
 		s.ran(1)
+	})
+}
+
+// To clients a name is one name however it is written, and net/http sends it as the map has it.
+func TestFieldsCountHoweverTheirNamesAreWritten(t *testing.T) {
+	for name, f := range map[string][][2]string{
+		"private":         {{"cache-control", "private"}},
+		"private as well": {{"Cache-Control", "max-age=60"}, {"CACHE-CONTROL", "private"}},
+		"a cookie":        {{"set-cookie", "session=alice"}},
+		"Vary":            {{"vary", "X-Who"}},
+		"Vary: * as well": {{"Vary", "Accept"}, {"vArY", "*"}},
+		"a trailer":       {{"trailer", "X-Sum"}},
+		"an expired date": {{"expires", "0"}},
+		"a stream":        {{"content-type", "text/event-stream"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				o := forMinutes()
+				o.Policy.StaleFor = -1
+				s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
+					for _, f := range f {
+						w.Header()[f[0]] = []string{f[1]}
+					}
+					greeting(w, r)
+				})
+				s.apart(t)
+			})
+		})
+	}
+}
+
+// The same where the handler is asked each time, and for what an unsafe method invalidates.
+func TestFieldsCountHoweverTheirNamesAreWrittenInOtherAnswers(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		s := p.open(t, setting{}, func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			switch {
+			case r.Method == http.MethodPost:
+				h["location"] = []string{"/there"}
+			case r.URL.Path == "/there":
+				h.Set("Cache-Control", "max-age=60")
+			case run(r) == 1:
+				h["cache-control"], h["etag"] = []string{"no-cache"}, []string{`"1"`}
+			default:
+				h["cache-control"], h["Etag"] = []string{"private"}, []string{`"1"`}
+			}
+			fmt.Fprint(w, "answer ", run(r))
+		})
+		for i, fwd := range []string{"uri-miss", "stale", "uri-miss"} { // stored, to be asked about; then private, and so dropped
+			a := s.get("/")
+			a.wants(t, fmt.Sprint("answer ", i+1))
+			if got := a.header.Get("Cache-Status"); !strings.Contains(got, "fwd="+fwd) {
+				t.Errorf("answer %d: Cache-Status is %s", i+1, got)
+			}
+		}
+		s.get("/there").wants(t, "answer 4")
+		s.get("/there").wants(t, "answer 4")
+		s.do(s.method(http.MethodPost, "/here"))
+		s.get("/there").wants(t, "answer 6")
 	})
 }

@@ -23,13 +23,14 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 	r := q.r.WithContext(q.r.Context())
 	r.Header = header
 	v := &validating{ResponseWriter: q.w, q: q, asked: asked, mayFail: res.Age < s.errorFor, tag: s.line("Etag")}
-	v.before, v.given = q.w.Header().Clone(), maps.Clone(q.w.Header())
+	outer := sent(q.w.Header())
+	v.before, v.given = outer.Clone(), maps.Clone(outer)
 	q.h.next.ServeHTTP(v, r)
 	v.implied()
 	age := s.age + res.Age
 	switch {
 	case v.held:
-		fields := freshened(s.fields, changes(v.before, v.given, v.Header()))
+		fields := freshened(s.fields, changes(v.before, v.given, sent(v.Header())))
 		replaceHeader(q.w.Header(), v.before)
 		now := &stored{status: s.status, body: s.body, fields: fields}
 		q.send(now, 0, &report{fwd: "stale", status: http.StatusNotModified, ttl: noTTL}, Validated)
@@ -77,7 +78,8 @@ func (v *validating) WriteHeader(status int) {
 		return
 	}
 	v.wrote = true
-	cc := parseCacheControl(v.Header()["Cache-Control"])
+	header := sent(v.Header())
+	cc := parseCacheControl(header["Cache-Control"])
 	v.replaced = (cc.noStore || cc.private) && status < 500
 	switch {
 	case status == http.StatusNotModified && v.asked:
@@ -85,7 +87,7 @@ func (v *validating) WriteHeader(status int) {
 	case failed(status) && v.mayFail:
 		v.failed = true
 	default:
-		v.replaced = v.replaced || status == http.StatusOK && (v.tag == "" || v.Header().Get("Etag") != v.tag)
+		v.replaced = v.replaced || status == http.StatusOK && (v.tag == "" || header.Get("Etag") != v.tag)
 		v.q.h.cache.report(v.Header(), &report{fwd: "stale", status: status, ttl: noTTL})
 		v.q.h.observe(v.q.r, Miss, "validate")
 		v.ResponseWriter.WriteHeader(status)
