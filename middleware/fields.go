@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // field is a field of the handler's response.
@@ -40,11 +41,11 @@ func changes(outer, given, h http.Header) []field {
 }
 
 // sent returns h as clients get it: to them a name is one name in any spelling, and net/http sends each as the
-// map has it. It is h itself where all names are canonical.
+// map has it; of the line ends in a value it makes spaces. It is h itself where there is nothing of that.
 func sent(h http.Header) http.Header {
 	var odd []string
-	for name := range h {
-		if http.CanonicalHeaderKey(name) != name {
+	for name, values := range h {
+		if http.CanonicalHeaderKey(name) != name || slices.ContainsFunc(values, hasLineEnd) {
 			odd = append(odd, name)
 		}
 	}
@@ -54,12 +55,22 @@ func sent(h http.Header) http.Header {
 	slices.Sort(odd)
 	out := maps.Clone(h)
 	for _, name := range odd {
-		plain := http.CanonicalHeaderKey(name)
 		delete(out, name)
-		out[plain] = append(slices.Clip(out[plain]), h[name]...)
+	}
+	for _, name := range odd {
+		plain := http.CanonicalHeaderKey(name)
+		values := slices.Clip(out[plain])
+		for _, value := range h[name] {
+			values = append(values, trim(lineEnds.Replace(value)))
+		}
+		out[plain] = values
 	}
 	return out
 }
+
+var lineEnds = strings.NewReplacer("\n", " ", "\r", " ")
+
+func hasLineEnd(value string) bool { return strings.ContainsAny(value, "\r\n") }
 
 func indexField(fields []field, name string) int {
 	for i := range fields {

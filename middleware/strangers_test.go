@@ -159,3 +159,22 @@ func TestFieldsCountHoweverTheirNamesAreWrittenInOtherAnswers(t *testing.T) {
 		s.get("/there").wants(t, "answer 6")
 	})
 }
+
+// net/http makes spaces of the line ends in a value and sends what is left.
+func TestLineEndsInValuesAreReadAsSpaces(t *testing.T) {
+	for _, f := range [][2]string{
+		{"Cache-Control", "private\n"}, {"Cache-Control", "\r\nno-store"}, {"Cache-Control", "max-age=60,\n private"},
+		{"Cache-Control", "max-age=60,\r\n\tno-store"}, {"cache-control", "private\r\n"}, {"Vary", "X-Who\n"}, {"Vary", "Accept,\r\n *"},
+		{"Content-Type", "\ntext/event-stream"},
+	} {
+		t.Run(fmt.Sprintf("%s %q", f[0], f[1]), func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				s := p.open(t, setting{opts: forMinutes()}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header()[f[0]] = []string{f[1]}
+					greeting(w, r)
+				})
+				s.apart(t)
+			})
+		})
+	}
+}
