@@ -178,3 +178,35 @@ func TestLineEndsInValuesAreReadAsSpaces(t *testing.T) {
 		})
 	}
 }
+
+// A layer outside names the type of what the handler leaves unnamed. It may do so for some requests only, and what it
+// declares to be text no browser may run.
+func TestTypeNamedOutsideIsNotGuessed(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		outer := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Who") != "" {
+					w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+		const guessed, named = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+		for _, first := range []string{"", "alice"} {
+			s := p.open(t, setting{outer: outer, opts: forMinutes()}, func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, "<script>alert(1)</script>")
+			})
+			for _, who := range []string{first, "", "bob", ""} {
+				var fields []string
+				want := guessed
+				if who != "" {
+					fields, want = []string{"X-Who", who}, named
+				}
+				if got := s.get("/", fields...).header.Get("Content-Type"); got != want {
+					t.Errorf("first %q, now %q: it is %s, want %s", first, who, got, want)
+				}
+			}
+			s.ran(1)
+		}
+	})
+}
