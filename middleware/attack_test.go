@@ -1,11 +1,9 @@
 package middleware_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -143,40 +141,6 @@ func (u *upstream) Read(p []byte) (int, error) {
 		return 0, u.ctx.Err()
 	case <-time.After(8 * time.Second):
 		return 0, io.EOF
-	}
-}
-
-func raw(t *testing.T, addr, text string) answer {
-	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(c, text)
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _ := io.ReadAll(resp.Body)
-	return answer{resp, string(b)}
-}
-
-// What the key does not have of an absolute-form target, the handler must not see either.
-func TestAttackAbsoluteForm(t *testing.T) {
-	for _, target := range []string{"http://alice:secret@HOST/p", "evil://HOST/p", "https://HOST/p"} {
-		t.Run(target, func(t *testing.T) {
-			s := serve(t, &middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprint(w, r.URL.String())
-			})
-			host := s.server.Listener.Addr().String()
-			a := raw(t, host, "GET "+strings.Replace(target, "HOST", host, 1)+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
-			b := s.get("/p")
-			if b.body != "/p" {
-				t.Errorf("first %q %s; then %q %s", a.body, a.status(), b.body, b.status())
-			}
-		})
 	}
 }
 

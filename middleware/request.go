@@ -82,6 +82,7 @@ func (q *request) forLoad(r *http.Request) {
 	}
 	if p.Authorization == IgnoreAuthorization && q.identity == "" {
 		delete(r.Header, "Authorization")
+		r.URL.User = nil
 		if r.TLS != nil {
 			state := *r.TLS
 			state.PeerCertificates, state.VerifiedChains = nil, nil
@@ -94,6 +95,9 @@ func (q *request) forLoad(r *http.Request) {
 	if p.Query != nil {
 		r.URL.RawQuery, r.URL.ForceQuery = keptQuery(r.URL.RawQuery, p.Query), false
 		r.Form, r.PostForm = nil, nil
+	}
+	if plain(r) {
+		r.URL.Scheme, r.URL.Host = "", ""
 	}
 	if r.RequestURI != "" {
 		r.RequestURI = askedPath(r) + q.target.query

@@ -1,7 +1,10 @@
 package middleware_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -208,5 +211,99 @@ func TestTypeNamedOutsideIsNotGuessed(t *testing.T) {
 			}
 			s.ran(1)
 		}
+	})
+}
+
+// dial sends a request as it is written and returns the body of the answer.
+func (s *site) dial(t *testing.T, target string) string {
+	t.Helper()
+	host := s.server.Listener.Addr().String()
+	c, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", strings.Replace(target, "HOST", host, 1), host)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// A target may be written as for a proxy. What the key does not have of it, the handler must not see.
+func TestTargetsInAbsoluteFormPassOnNothingOfTheirSender(t *testing.T) {
+	for _, policy := range []middleware.Policy{
+		{TTL: time.Minute},
+		{TTL: time.Minute, Authorization: middleware.ExplicitAuthorization},
+		{TTL: time.Minute, Authorization: middleware.IgnoreAuthorization},
+	} {
+		for _, target := range []string{"http://alice:secret@HOST/p", "evil://HOST/p", "https://HOST/p", "HTTP://HOST/p"} {
+			t.Run(fmt.Sprint(target, policy.Authorization), func(t *testing.T) {
+				s := serve(t, &middleware.Options{Policy: policy}, func(w http.ResponseWriter, r *http.Request) {
+					fmt.Fprint(w, r.URL, " ", r.RequestURI)
+				})
+				s.dial(t, target)
+				if got := s.get("/p").body; got != "/p /p" {
+					t.Errorf("the next one got %q", got)
+				}
+			})
+		}
+	}
+}
+
+// Such a target is the URL that it would be without scheme and host: Purge reaches what it has left behind.
+func TestTargetsInAbsoluteFormAreNoOtherURLs(t *testing.T) {
+	s := serve(t, minute(), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })
+	for _, target := range []string{"http://HOST/p", "/p", "evil://HOST/p", "https://HOST/p"} {
+		s.dial(t, target)
+	}
+	s.wantRuns(1)
+	if err := s.cache.Purge(t.Context(), s.server.URL+"/p"); err != nil {
+		t.Fatal(err)
+	}
+	s.dial(t, "http://HOST/p")
+	s.wantRuns(2)
+}
+
+func TestOpaqueTargetsHaveAnswersOfTheirOwn(t *testing.T) {
+	s := serve(t, minute(), func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
+	for range 2 {
+		for _, target := range []string{"a:b://c", "a:b://d", "a:c://d", "a:b://d/e", "b:b://d/e", "a:b", "/e", "/d/e"} {
+			if got := s.dial(t, target); got != target {
+				t.Errorf("%s: got %q", target, got)
+			}
+		}
+	}
+}
+
+// A layer outside may say by the URL's scheme and host what it has found out. That counts.
+func TestSchemeAndHostOfALayerOutsideCount(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		rewrite := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.URL.Scheme, r.URL.Host, r.URL.Opaque = r.Header.Get("X-Scheme"), r.Header.Get("X-Host"), r.Header.Get("X-Opaque")
+				next.ServeHTTP(w, r)
+			})
+		}
+		s := p.open(t, setting{outer: rewrite, opts: forMinutes()}, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.URL.Scheme, " ", r.URL.Host, " ", r.URL.Opaque)
+		})
+		for range 2 {
+			for _, c := range [][4]string{ // scheme, host, opaque, and what the handler sees
+				{"", "", "", "  "}, {"http", "site.example", "", "  "}, {"https", "site.example", "", "https site.example "},
+				{"https", "", "", "https  "}, {"http", "a.example", "", "http a.example "}, {"https", "a.example", "", "https a.example "},
+				{"http", "", "//a.example", "http  //a.example"}, {"http", "a.example", "b", "http a.example b"},
+			} {
+				s.get("/", "X-Scheme", c[0], "X-Host", c[1], "X-Opaque", c[2]).wants(t, c[3])
+			}
+		}
+		s.ran(7)
 	})
 }
