@@ -144,44 +144,6 @@ func (u *upstream) Read(p []byte) (int, error) {
 	}
 }
 
-// What is stored under a policy that names less is no answer under one that names more.
-func TestAttackPolicyThatNamesMoreTakesNothingStoredWithout(t *testing.T) {
-	for name, pol := range map[string]middleware.Policy{
-		"headers":  {TTL: time.Minute, Headers: []string{"X-Who"}},
-		"identity": {TTL: time.Minute, Identity: func(r *http.Request) string { return r.Header.Get("X-Who") }},
-		"cookies":  {TTL: time.Minute, Cookies: []string{"who"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := minutes()
-				cache := newCache(t, new(stampede.MemoryStore), &o)
-				named, err := cache.With(&pol)
-				if err != nil {
-					t.Fatal(err)
-				}
-				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					fmt.Fprint(w, "for "+r.Header.Get("X-Who")+r.Header.Get("Cookie"))
-				})
-				open, closed := cache.Handler(h), named.Handler(h)
-				client := http1.connect(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Header.Get("X-Who")+r.Header.Get("Cookie") != "" {
-						closed.ServeHTTP(w, r)
-						return
-					}
-					open.ServeHTTP(w, r)
-				}))
-				s := &scene{t: t, cache: cache, client: client}
-				s.get("/").wants(t, "for ")
-				if name == "cookies" {
-					s.get("/", "Cookie", "who=bob").wants(t, "for who=bob")
-				} else {
-					s.get("/", "X-Who", "bob").wants(t, "for bob")
-				}
-			})
-		})
-	}
-}
-
 // What is kept only to be confirmed (KeepFor) is no answer to who has waited long enough, or may not wait.
 func TestAttackKeptForValidationIsNoHerd(t *testing.T) {
 	for name, c := range map[string]struct {

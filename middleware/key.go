@@ -40,11 +40,20 @@ type target struct {
 }
 
 // The classes of requests that share entries. What was made for a request with credentials is kept apart,
-// so that such requests cannot keep others from storing and sharing.
-const (
-	classPublic = "p"
-	classAuth   = "a"
-)
+// so that such requests cannot keep others from storing and sharing. So are the entries of policies that name what
+// responses depend on: what is stored under another one depends on nothing, and must not be given to all.
+var classes = [...]string{"p", "a", "pk", "ak"}
+
+func (p *policy) class(auth bool) string {
+	i := 0
+	if auth {
+		i++
+	}
+	if p.keyed {
+		i += 2
+	}
+	return classes[i]
+}
 
 // baseKey is the key of the base entry, through which all that is stored for a URL is found, and its hash.
 func baseKey(version, class string, t *target) (key, string) {

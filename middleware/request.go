@@ -41,14 +41,11 @@ type request struct {
 func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *request {
 	p := &h.cache.policy
 	q := &request{h: h, w: w, r: r, target: t, wait: waitCtx{Context: r.Context()}}
-	class := classPublic
 	if p.Identity != nil {
 		q.identity = p.Identity(r)
 	}
-	if q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && authorized(r); q.auth {
-		class = classAuth
-	}
-	q.base, q.baseName = baseKey(p.Version, class, &t)
+	q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && authorized(r)
+	q.base, q.baseName = baseKey(p.Version, p.class(q.auth), &t)
 	return q
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/herdgate/herdgate/middleware"
+	"github.com/herdgate/herdgate/stampede"
 )
 
 // The tests in this file are about answers that reach somebody whom they are not for, because the cache reads a
@@ -306,4 +307,59 @@ func TestSchemeAndHostOfALayerOutsideCount(t *testing.T) {
 		}
 		s.ran(7)
 	})
+}
+
+// Two policies for one URL: what is stored under the one that names less is no answer under the other one, nor the
+// other way round, and Purge reaches both.
+func TestPoliciesShareOnlyWhatTheyMeanAlike(t *testing.T) {
+	for name, policy := range map[string]middleware.Policy{
+		"headers":   {TTL: time.Minute, Headers: []string{"X-Who"}},
+		"more":      {TTL: time.Minute, Headers: []string{"X-Who", "X-Other"}},
+		"identity":  {TTL: time.Minute, Identity: func(r *http.Request) string { return r.Header.Get("X-Who") }},
+		"cookies":   {TTL: time.Minute, Cookies: []string{"who"}},
+		"encodings": {TTL: time.Minute, Encodings: []string{"gzip"}},
+	} {
+		for _, others := range []middleware.Policy{{TTL: time.Minute}, {TTL: time.Minute, Headers: []string{"X-Other"}}} {
+			t.Run(fmt.Sprint(name, others.Headers), func(t *testing.T) {
+				protocols(t, func(t *testing.T, p protocol) {
+					o := middleware.Options{Policy: others}
+					cache := newCache(t, new(stampede.MemoryStore), &o)
+					named, err := cache.With(&policy)
+					if err != nil {
+						t.Fatal(err)
+					}
+					handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						fmt.Fprint(w, "for ", r.Header.Get("X-Who"), r.Header.Get("Cookie"), r.Header.Get("Accept-Encoding"))
+					})
+					source := &source{handler: handler}
+					less, more := cache.Handler(source), named.Handler(source)
+					s := &scene{t: t, cache: cache, source: source, client: p.connect(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("X-Who")+r.Header.Get("Cookie")+r.Header.Get("Accept-Encoding") != "" {
+							more.ServeHTTP(w, r)
+							return
+						}
+						less.ServeHTTP(w, r)
+					}))}
+					fields := []string{"X-Who", "bob"}
+					want := "for bob"
+					switch name {
+					case "cookies":
+						fields, want = []string{"Cookie", "who=bob"}, "for who=bob"
+					case "encodings":
+						fields, want = []string{"Accept-Encoding", "gzip"}, "for gzip"
+					}
+					for i := range 2 {
+						for range 2 {
+							s.get("/").wants(t, "for ")
+							s.get("/", fields...).wants(t, want)
+						}
+						s.ran(2 * (i + 1))
+						if err := s.cache.Purge(t.Context(), "http://site.example/"); err != nil {
+							t.Fatal(err)
+						}
+					}
+				})
+			})
+		}
+	}
 }
