@@ -174,17 +174,6 @@ func TestAttackKeptForValidationIsNoHerd(t *testing.T) {
 	}
 }
 
-// Two lines and one with a comma are one key; a handler that uses Header.Get tells them apart.
-func TestAttackLinesAndCommas(t *testing.T) {
-	protocols(t, func(t *testing.T, p protocol) {
-		o := minutes()
-		o.Policy.Headers = []string{"X-Who"}
-		s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Who")) })
-		s.get("/", "X-Who", "alice", "X-Who", "bob").wants(t, "alice")
-		s.get("/", "X-Who", "alice,bob").wants(t, "alice,bob")
-	})
-}
-
 // Separators that are not quite right, and a quote that does not end: the careful reading is that it is private.
 func TestAttackMalformedCacheControl(t *testing.T) {
 	for _, v := range []string{"private; max-age=0", "no-cache; no-store", `max-age=60, ext="b, private`} {

@@ -363,3 +363,29 @@ func TestPoliciesShareOnlyWhatTheyMeanAlike(t *testing.T) {
 		}
 	}
 }
+
+// A list may be on one line or on several. A handler that uses Header.Get sees of the lines the first one.
+func TestLinesAreNotTakenForAList(t *testing.T) {
+	for _, vary := range []string{"", "X-Who"} {
+		t.Run("Vary "+vary, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				o := forMinutes()
+				if vary == "" {
+					o.Policy.Headers = []string{"X-Who"}
+				}
+				s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
+					if vary != "" {
+						w.Header().Set("Vary", vary)
+					}
+					greeting(w, r)
+				})
+				for range 2 {
+					s.get("/", "X-Who", "alice", "X-Who", "bob").wants(t, "for alice")
+					s.get("/", "X-Who", "alice,bob").wants(t, "for alice,bob")
+					s.get("/", "X-Who", "alice").wants(t, "for alice")
+				}
+				s.ran(3)
+			})
+		})
+	}
+}

@@ -27,23 +27,39 @@ func varyFields(lines []string) (names []string, star bool) {
 	return slices.Compact(names), false
 }
 
-// selecting returns the value of a request's field as it is compared: its lines joined by commas, without the
-// space around members. ok is false if the request has no such field.
+// selecting returns the value of a request's field as it is compared: without the space around members. Lines stay
+// apart, each with its length before it: a list may be one line or several, but a handler that looks at the first
+// line alone tells them apart. ok is false if the request has no such field.
 func selecting(h http.Header, name string) (value string, ok bool) {
 	lines := h[name]
 	if len(lines) == 0 {
 		return "", false
 	}
-	joined := strings.Join(lines, ",")
-	if !strings.Contains(joined, ",") {
-		return trim(joined), true
+	if value = spaceless(lines[0]); len(lines) == 1 && !strings.HasPrefix(value, severalLines) {
+		return value, true
 	}
-	b := make([]byte, 0, len(joined))
-	for rest := joined; ; b = append(b, ',') {
+	b := []byte(severalLines)
+	for _, line := range lines {
+		b = appendPart(b, spaceless(line))
+	}
+	return string(b), true
+}
+
+// severalLines is what the value of several lines begins with, and of one that begins so itself: no server lets that
+// through.
+const severalLines = "\x00"
+
+// spaceless returns a list without the space around its members.
+func spaceless(list string) string {
+	if !strings.Contains(list, ",") {
+		return trim(list)
+	}
+	b := make([]byte, 0, len(list))
+	for rest := list; ; b = append(b, ',') {
 		member, after := cutMember(rest)
 		b = append(b, trim(member)...)
 		if len(member) == len(rest) { // there was no comma
-			return string(b), true
+			return string(b)
 		}
 		rest = after
 	}
