@@ -174,22 +174,6 @@ func TestAttackKeptForValidationIsNoHerd(t *testing.T) {
 	}
 }
 
-// Separators that are not quite right, and a quote that does not end: the careful reading is that it is private.
-func TestAttackMalformedCacheControl(t *testing.T) {
-	for _, v := range []string{"private; max-age=0", "no-cache; no-store", `max-age=60, ext="b, private`} {
-		t.Run(fmt.Sprintf("%q", v), func(t *testing.T) {
-			s := serve(t, &middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Cache-Control", v)
-				fmt.Fprint(w, r.Header.Get("X-Who"))
-			})
-			s.get("/", "X-Who", "alice")
-			if b := s.get("/", "X-Who", "bob"); b.body != "bob" {
-				t.Errorf("bob got %q; %s", b.body, b.status())
-			}
-		})
-	}
-}
-
 // The header is an op of the queue, and lost where that is full: the leader gets an empty 200.
 func TestAttackHeaderIsNotLostBehindDeadlines(t *testing.T) {
 	protocols(t, func(t *testing.T, p protocol) {

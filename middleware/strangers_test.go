@@ -389,3 +389,23 @@ func TestLinesAreNotTakenForAList(t *testing.T) {
 		})
 	}
 }
+
+// Separators that are not quite right, and a quote that does not end: the careful reading counts.
+func TestWordsThatForbidCountWhereTheGrammarIsBroken(t *testing.T) {
+	for _, f := range [][2]string{
+		{"Cache-Control", "private; max-age=0"}, {"Cache-Control", "no-cache; no-store"}, {"Cache-Control", `max-age=60, ext="b, private`},
+		{"Cache-Control", "max-age=60 private"}, {"Cache-Control", "no-transform; max-age=0"}, {"Vary", "Accept; X-Who"}, {"Vary", `"X-Who"`},
+	} {
+		t.Run(f[0]+" "+f[1], func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				o := forMinutes()
+				o.Policy.StaleFor = -1
+				s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set(f[0], f[1])
+					greeting(w, r)
+				})
+				s.apart(t)
+			})
+		})
+	}
+}

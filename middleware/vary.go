@@ -8,15 +8,16 @@ import (
 )
 
 // varyFields returns the names of the fields that Vary nominates, canonical, sorted, each once. star says
-// that it holds a "*" anywhere, which no request ever matches.
+// that it holds a "*" anywhere, which no request ever matches. What is no name counts as one: nobody knows what
+// it was to nominate.
 func varyFields(lines []string) (names []string, star bool) {
 	for _, line := range lines {
 		for line != "" {
 			var member string
 			member, line, _ = strings.Cut(line, ",")
-			switch member = trim(member); member {
-			case "":
-			case "*":
+			switch member = trim(member); {
+			case member == "":
+			case member == "*", strings.ContainsFunc(member, notInName):
 				return nil, true
 			default:
 				names = append(names, textproto.CanonicalMIMEHeaderKey(member))
@@ -64,6 +65,9 @@ func spaceless(list string) string {
 		rest = after
 	}
 }
+
+// notInName says whether r does not belong to the name of a field (RFC 9110, section 5.6.2).
+func notInName(r rune) bool { return notInWord(r) && !strings.ContainsRune("!#$%&'*+.^`|~", r) }
 
 // contains says whether all names of b, which are sorted, are in a.
 func contains(a, b []string) bool {
