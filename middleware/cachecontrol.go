@@ -26,10 +26,19 @@ type seconds struct {
 // parseCacheControl reads all lines of the field.
 //
 // Where the RFC leaves room, the answer is the careful one: private and no-cache with a list of fields
-// count as without; of two values of one directive the smaller one counts.
+// count as without; of two values of one directive the smaller one counts; and in what breaks the grammar, like
+// "private; max-age=60" or a quote that does not end, each word counts that forbids or shortens something.
 func parseCacheControl(lines []string) (d directives) {
 	for _, line := range lines {
-		for name, value := range members(line) {
+		for line != "" {
+			var member string
+			member, line = cutMember(line)
+			name, value, _ := strings.Cut(member, "=")
+			name, value = trim(name), trim(value)
+			if strings.ContainsFunc(name, notInWord) || strings.ContainsFunc(value, notInWord) && !quoted(value) {
+				d.suspect(member)
+			}
+			value = unquote(value)
 			switch {
 			case strings.EqualFold(name, "no-store"):
 				d.noStore = true
@@ -59,6 +68,32 @@ func parseCacheControl(lines []string) (d directives) {
 		}
 	}
 	return d
+}
+
+// suspect reads the words of what is no directive: those that permit something do not count, and a lifetime is none.
+func (d *directives) suspect(text string) {
+	for word := range strings.FieldsFuncSeq(text, notInWord) {
+		switch strings.ToLower(word) {
+		case "no-store":
+			d.noStore = true
+		case "no-cache":
+			d.noCache = true
+		case "private":
+			d.private = true
+		case "must-revalidate", "proxy-revalidate":
+			d.proxyRevalidate = true // must-revalidate permits something as well
+		case "max-age", "s-maxage":
+			d.maxAge.set("")
+		case "stale-while-revalidate":
+			d.staleWhileRevalidate.set("")
+		case "stale-if-error":
+			d.staleIfError.set("")
+		}
+	}
+}
+
+func notInWord(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
 func (s *seconds) set(text string) {
@@ -126,6 +161,22 @@ func cutMember(list string) (member, rest string) {
 }
 
 func trim(s string) string { return strings.Trim(s, " \t") }
+
+// quoted says whether all of s is one quoted string.
+func quoted(s string) bool {
+	if !strings.HasPrefix(s, `"`) {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i == len(s)-1
+		}
+	}
+	return false
+}
 
 // unquote takes the quotes of a quoted string away; escapes in it stay, since no directive needs them.
 func unquote(s string) string {

@@ -16,6 +16,7 @@ import (
 type capture struct {
 	ex     *exchange
 	outer  http.Header // what the layers outside the cache have set
+	given  http.Header // the handler's, as it was given them
 	header http.Header // the handler's
 
 	wrote    bool
@@ -65,24 +66,25 @@ func (c *capture) writeHeader(status int) {
 	}
 	ex := c.ex
 	c.wrote, c.status = true, status
-	c.declared = contentLength(c.header)
+	header := sent(c.header)
+	c.final = header.Clone()
+	c.declared = contentLength(header)
 	now := time.Now()
 	c.headerAt = now
-	if date, ok := onlyDate(c.header["Date"]); ok {
+	if date, ok := onlyDate(header["Date"]); ok {
 		c.date = date
 	} else {
 		c.date = now.Truncate(time.Second)
 	}
-	c.fields = changes(c.outer, c.header)
+	c.fields = changes(c.outer, c.given, header)
 	h := make(http.Header, len(c.fields))
 	for _, f := range c.fields {
 		h[f.name] = f.values
 	}
-	c.judged = ex.p.judge(ex.q.auth, status, h, c.date, now, time.Since(ex.begun))
+	c.judged = ex.p.judge(ex.q.auth, status, h, header, c.date, now, time.Since(ex.begun))
 	if c.declared > int64(ex.p.MaxBody) && c.judged.store {
 		c.judged.store, c.judged.why, c.judged.remember = false, "body-size", true
 	}
-	c.final = c.header.Clone()
 	if _, ok := onlyDate(h["Date"]); !ok && c.judged.store { // hits are to have the same
 		c.ownDate = true
 		c.setDate(now)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -95,10 +96,11 @@ func (ex *exchange) start(ctx context.Context, next http.Handler, r *http.Reques
 	if ex.prev != nil {
 		ex.asked = validate(r.Header, ex.prev)
 	}
-	ex.capture = capture{ex: ex, outer: outer, header: outer.Clone(), declared: -1}
-	if ex.capture.header == nil {
-		ex.capture.header = make(http.Header)
+	header := outer.Clone()
+	if header == nil {
+		header = make(http.Header)
 	}
+	ex.capture = capture{ex: ex, outer: outer, given: maps.Clone(header), header: header, declared: -1}
 	go ex.run(next, r)
 }
 
@@ -172,7 +174,7 @@ func (ex *exchange) freshen() {
 		h[f.name] = f.values
 	}
 	ex.fields = fields
-	ex.judged = ex.p.judge(ex.q.auth, prev.status, h, c.date, time.Now(), time.Since(ex.begun))
+	ex.judged = ex.p.judge(ex.q.auth, prev.status, h, c.final, c.date, time.Now(), time.Since(ex.begun))
 	ex.value = ex.p.response(&ex.judged, prev.status, fields, prev.body)
 }
 

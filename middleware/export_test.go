@@ -61,7 +61,7 @@ func QueryOf(u *url.URL) string { return new(policy).query(u) }
 // Encoded returns the bytes of a stored response.
 func Encoded(key_ string, status int, h http.Header, body []byte, age time.Duration) ([]byte, error) {
 	return codec{}.Marshal(&stored{
-		key: key(key_), status: status, fields: changes(nil, h), body: body, age: age, validate: true, public: true, errorFor: time.Hour,
+		key: key(key_), status: status, fields: changes(nil, nil, h), body: body, age: age, validate: true, public: true, errorFor: time.Hour,
 	})
 }
 

@@ -1,8 +1,10 @@
 package middleware
 
 import (
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // field is a field of the handler's response.
@@ -12,13 +14,14 @@ type field struct {
 	add    bool     // to those that the layers outside the cache have set
 }
 
-// changes returns what a handler has done to the fields that it found.
-func changes(outer, h http.Header) []field {
+// changes returns what a handler has done to the fields that it found. The map that it was given held the values
+// of outer, in the slices of given: what it has set it has said, also where that is what was there before.
+func changes(outer, given, h http.Header) []field {
 	fields := make([]field, 0, len(h))
 	for name, values := range h {
 		before, had := outer[name]
 		switch {
-		case had && slices.Equal(before, values) && (before == nil) == (values == nil):
+		case had && slices.Equal(before, values) && (len(values) == 0 || &values[0] == &given[name][0]):
 		case had && len(before) > 0 && len(values) > len(before) && slices.Equal(before, values[:len(before)]):
 			fields = append(fields, field{name, slices.Clone(values[len(before):]), true})
 		default:
@@ -36,6 +39,38 @@ func changes(outer, h http.Header) []field {
 	})
 	return fields
 }
+
+// sent returns h as clients get it: to them a name is one name in any spelling, and net/http sends each as the
+// map has it; of the line ends in a value it makes spaces. It is h itself where there is nothing of that.
+func sent(h http.Header) http.Header {
+	var odd []string
+	for name, values := range h {
+		if http.CanonicalHeaderKey(name) != name || slices.ContainsFunc(values, hasLineEnd) {
+			odd = append(odd, name)
+		}
+	}
+	if odd == nil {
+		return h
+	}
+	slices.Sort(odd)
+	out := maps.Clone(h)
+	for _, name := range odd {
+		delete(out, name)
+	}
+	for _, name := range odd {
+		plain := http.CanonicalHeaderKey(name)
+		values := slices.Clip(out[plain])
+		for _, value := range h[name] {
+			values = append(values, trim(lineEnds.Replace(value)))
+		}
+		out[plain] = values
+	}
+	return out
+}
+
+var lineEnds = strings.NewReplacer("\n", " ", "\r", " ")
+
+func hasLineEnd(value string) bool { return strings.ContainsAny(value, "\r\n") }
 
 func indexField(fields []field, name string) int {
 	for i := range fields {

@@ -51,8 +51,9 @@ func (c *changing) invalidate(status int) {
 		public = r.URL
 	}
 	prefix, _ := strings.CutSuffix(was, path)
+	header := sent(c.Header())
 	for _, name := range [...]string{"Location", "Content-Location"} {
-		for _, line := range c.Header()[name] {
+		for _, line := range header[name] {
 			u, err := public.Parse(line)
 			if err != nil || u.Host != "" && u.Host != r.Host { // others are not ours to invalidate
 				continue

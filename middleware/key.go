@@ -36,15 +36,24 @@ func appendPart(b []byte, part string) []byte {
 type target struct {
 	scheme, host string
 	path, query  string
-	before       string // what the path was, if a layer outside the cache has rewritten it; "" if not
+	before       string // what it was before a layer outside the cache has rewritten it; "" if none has
 }
 
 // The classes of requests that share entries. What was made for a request with credentials is kept apart,
-// so that such requests cannot keep others from storing and sharing.
-const (
-	classPublic = "p"
-	classAuth   = "a"
-)
+// so that such requests cannot keep others from storing and sharing. So are the entries of policies that name what
+// responses depend on: what is stored under another one depends on nothing, and must not be given to all.
+var classes = [...]string{"p", "a", "pk", "ak"}
+
+func (p *policy) class(auth bool) string {
+	i := 0
+	if auth {
+		i++
+	}
+	if p.keyed {
+		i += 2
+	}
+	return classes[i]
+}
 
 // baseKey is the key of the base entry, through which all that is stored for a URL is found, and its hash.
 func baseKey(version, class string, t *target) (key, string) {
@@ -92,17 +101,35 @@ func (c *Cache) target(r *http.Request) (t target, ok bool) {
 }
 
 // before returns the path that the client has asked for, if it is another one than path. Two routes from
-// which different prefixes are stripped may have one path and two handlers. The same goes for a host in the
-// URL that is not the request's own.
+// which different prefixes are stripped may have one path and two handlers. With it goes what else the URL says.
 func before(r *http.Request, path string) string {
 	asked := askedPath(r)
 	if asked == path {
 		asked = ""
 	}
-	if host := r.URL.Host; host != "" && !strings.EqualFold(host, r.Host) {
-		return "//" + host + asked
+	u := r.URL
+	if plain(r) {
+		return asked
 	}
-	return asked
+	b := []byte{0} // which no path has
+	for _, part := range [...]string{u.Scheme, u.Opaque, u.Host, asked} {
+		b = appendPart(b, part)
+	}
+	return string(b)
+}
+
+// plain says whether the URL's scheme and host, if there are any, are the connection's and the request's own, or those of
+// a target in absolute form, which say nothing: clients choose them. The handler of a load does not see such ones.
+func plain(r *http.Request) bool {
+	u := r.URL
+	if u.Opaque != "" || u.Host != "" && !strings.EqualFold(u.Host, r.Host) {
+		return false
+	}
+	if u.Scheme == "" || r.RequestURI == "" {
+		return true
+	}
+	asked, _, _ := strings.Cut(r.RequestURI, "://")
+	return strings.EqualFold(u.Scheme, asked) || u.Scheme == schemeOf(r.TLS)
 }
 
 // askedPath is the path of the request target; that of the URL where the request has no target, as those
@@ -112,7 +139,7 @@ func askedPath(r *http.Request) string {
 	if asked == "" {
 		return r.URL.EscapedPath()
 	}
-	if _, rest, ok := strings.Cut(asked, "://"); ok && asked[0] != '/' { // as for a proxy
+	if _, rest, ok := strings.Cut(asked, "://"); ok && asked[0] != '/' && r.URL.Opaque == "" { // as for a proxy
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
 			return rest[i:]
 		}
@@ -122,10 +149,14 @@ func askedPath(r *http.Request) string {
 }
 
 func (c *Cache) scheme(state *tls.ConnectionState) string {
-	switch {
-	case c.opts.Scheme != "":
+	if c.opts.Scheme != "" {
 		return c.opts.Scheme
-	case state != nil:
+	}
+	return schemeOf(state)
+}
+
+func schemeOf(state *tls.ConnectionState) string {
+	if state != nil {
 		return "https"
 	}
 	return "http"

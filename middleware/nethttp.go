@@ -46,7 +46,9 @@ func New(store stampede.Store, opts *Options) (*Cache, error) {
 	return c, nil
 }
 
-// With returns a cache for routes with another policy. It shares its entries, and all else, with c.
+// With returns a cache for routes with another policy. It shares the store and all else with c. A URL's responses
+// are served under both policies where these name the same Version, Headers, Cookies and Encodings, and both have an
+// Identity or neither has: that must mean the same, then. Purge and unsafe methods reach all of one Version.
 func (c *Cache) With(policy *Policy) (*Cache, error) {
 	p, err := policy.compile()
 	if err != nil {
@@ -103,7 +105,7 @@ func (c *Cache) keysOf(host string, u *url.URL, before string) []string {
 		if t.host = c.opts.Host; t.host == "" {
 			t.host = plainHost(scheme, host)
 		}
-		for _, class := range []string{classPublic, classAuth} {
+		for _, class := range classes {
 			_, name := baseKey(c.policy.Version, class, &t)
 			names = append(names, name)
 		}

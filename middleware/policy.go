@@ -38,10 +38,11 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// Authorization says what happens to requests that have an Authorization field or a client certificate.
+// Authorization says what happens to requests that have an Authorization field, a client certificate, or a name or
+// password in their URL.
 type Authorization uint8
 
-// What happens to requests with an Authorization field or a client certificate.
+// What happens to requests with an Authorization field, a client certificate, or a name or password in their URL.
 const (
 	// BypassAuthorization: they go to the handler, past the cache.
 	BypassAuthorization Authorization = iota
@@ -49,8 +50,8 @@ const (
 	// by public, s-maxage or must-revalidate (RFC 9111, section 3.5). What they leave behind is given to such
 	// requests only.
 	ExplicitAuthorization
-	// IgnoreAuthorization: the field and the certificate are removed from requests whose response is to be
-	// stored. For routes that are the same for all.
+	// IgnoreAuthorization: all of these are removed from requests whose response is to be stored. For routes
+	// that are the same for all.
 	IgnoreAuthorization
 )
 
@@ -106,8 +107,8 @@ type Policy struct {
 	// between the cache and the handler. Default none: Accept-Encoding counts where Vary names it, or a
 	// response has a Content-Encoding.
 	Encodings []string
-	// Authorization says what happens to requests with an Authorization field or a client certificate. Default
-	// BypassAuthorization.
+	// Authorization says what happens to requests with an Authorization field, a client certificate, or a name
+	// or password in their URL. Default BypassAuthorization.
 	Authorization Authorization
 	// Strip lists request fields that are removed from the request that the handler sees when its response
 	// is to be stored, so that it cannot depend on them, like "X-Forwarded-*". A name that ends in "*"

@@ -41,14 +41,11 @@ type request struct {
 func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *request {
 	p := &h.cache.policy
 	q := &request{h: h, w: w, r: r, target: t, wait: waitCtx{Context: r.Context()}}
-	class := classPublic
 	if p.Identity != nil {
 		q.identity = p.Identity(r)
 	}
-	if q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && authorized(r); q.auth {
-		class = classAuth
-	}
-	q.base, q.baseName = baseKey(p.Version, class, &t)
+	q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && authorized(r)
+	q.base, q.baseName = baseKey(p.Version, p.class(q.auth), &t)
 	return q
 }
 
@@ -64,7 +61,7 @@ func (q *request) secure() {
 func (q *request) copy() {
 	if q.copied == nil {
 		q.saved = q.h.save(q.r)
-		q.outer = q.w.Header().Clone()
+		q.outer = sent(q.w.Header()).Clone()
 		q.copied = q.r.Clone(context.WithoutCancel(q.r.Context()))
 	}
 }
@@ -82,6 +79,7 @@ func (q *request) forLoad(r *http.Request) {
 	}
 	if p.Authorization == IgnoreAuthorization && q.identity == "" {
 		delete(r.Header, "Authorization")
+		r.URL.User = nil
 		if r.TLS != nil {
 			state := *r.TLS
 			state.PeerCertificates, state.VerifiedChains = nil, nil
@@ -94,6 +92,9 @@ func (q *request) forLoad(r *http.Request) {
 	if p.Query != nil {
 		r.URL.RawQuery, r.URL.ForceQuery = keptQuery(r.URL.RawQuery, p.Query), false
 		r.Form, r.PostForm = nil, nil
+	}
+	if plain(r) {
+		r.URL.Scheme, r.URL.Host = "", ""
 	}
 	if r.RequestURI != "" {
 		r.RequestURI = askedPath(r) + q.target.query

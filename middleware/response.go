@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"crypto/rand"
-	"net/http"
 	"strconv"
 	"time"
 )
@@ -73,11 +72,9 @@ func (p *policy) response(j *judgement, status int, fields []field, body []byte)
 	return s
 }
 
-// complete adds the fields that net/http would add, so that hits need not.
+// complete adds what net/http would add, so that hits need not. A Content-Type is not guessed here: a layer outside
+// may name one for its own request, and it is that which counts.
 func (s *stored) complete() {
-	if indexField(s.fields, "Content-Type") < 0 && indexField(s.fields, "Content-Encoding") < 0 && len(s.body) > 0 {
-		s.fields = append(s.fields, field{name: "Content-Type", values: []string{http.DetectContentType(s.body)}})
-	}
 	if bodyAllowed(s.status) && indexField(s.fields, "Content-Length") < 0 {
 		s.fields = append(s.fields, field{name: "Content-Length", values: []string{strconv.Itoa(len(s.body))}})
 	}

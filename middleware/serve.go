@@ -115,7 +115,7 @@ func (p *policy) way(r *http.Request) (w way, why string) {
 
 // authorized says whether the request says whom it is from, other than by cookies.
 func authorized(r *http.Request) bool {
-	return len(r.Header["Authorization"]) > 0 || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+	return len(r.Header["Authorization"]) > 0 || r.URL.User != nil || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 }
 
 // serve asks the guard for the base entry and, if that is a spec, for the response that it leads to.

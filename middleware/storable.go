@@ -23,11 +23,16 @@ type judgement struct {
 	vary     []string
 }
 
-// judge looks at a response when its header is complete. h holds what the handler has set; auth says that
-// the request's Authorization decides what may be stored.
-func (p *policy) judge(auth bool, status int, h http.Header, date, now time.Time, delay time.Duration) (j judgement) {
-	cc := parseCacheControl(h["Cache-Control"])
+// judge looks at a response when its header is complete. h holds what the handler has set, told also what the
+// layers outside have: that the response is for nobody else they may say as well, and the handler may have left
+// it to them. auth says that the request's Authorization decides what may be stored.
+func (p *policy) judge(auth bool, status int, h, told http.Header, date, now time.Time, delay time.Duration) (j judgement) {
+	cc, all := parseCacheControl(h["Cache-Control"]), parseCacheControl(told["Cache-Control"])
+	cc.noStore, cc.private = cc.noStore || all.noStore, cc.private || all.private
 	vary, star := varyFields(h["Vary"])
+	if _, outside := varyFields(told["Vary"]); outside {
+		star = true
+	}
 	if len(p.Encodings) == 0 && !identityCoded(h["Content-Encoding"]) {
 		vary = union(vary, []string{"Accept-Encoding"}) // whether it says so or not
 	}

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"io"
+	"maps"
 	"net/http"
 
 	"github.com/herdgate/herdgate/stampede"
@@ -21,13 +22,15 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 	asked := validate(header, s)
 	r := q.r.WithContext(q.r.Context())
 	r.Header = header
-	v := &validating{ResponseWriter: q.w, q: q, asked: asked, mayFail: res.Age < s.errorFor, before: q.w.Header().Clone(), tag: s.line("Etag")}
+	v := &validating{ResponseWriter: q.w, q: q, asked: asked, mayFail: res.Age < s.errorFor, tag: s.line("Etag")}
+	outer := sent(q.w.Header())
+	v.before, v.given = outer.Clone(), maps.Clone(outer)
 	q.h.next.ServeHTTP(v, r)
 	v.implied()
 	age := s.age + res.Age
 	switch {
 	case v.held:
-		fields := freshened(s.fields, changes(v.before, v.Header()))
+		fields := freshened(s.fields, changes(v.before, v.given, sent(v.Header())))
 		replaceHeader(q.w.Header(), v.before)
 		now := &stored{status: s.status, body: s.body, fields: fields}
 		q.send(now, 0, &report{fwd: "stale", status: http.StatusNotModified, ttl: noTTL}, Validated)
@@ -51,8 +54,9 @@ type validating struct {
 	q       *request
 	asked   bool
 	mayFail bool
-	before  http.Header
-	tag     string // of what is stored
+	before  http.Header // what the layers outside have set
+	given   http.Header // the same, in the slices that the handler finds
+	tag     string      // of what is stored
 
 	wrote    bool
 	held     bool // 304
@@ -74,7 +78,8 @@ func (v *validating) WriteHeader(status int) {
 		return
 	}
 	v.wrote = true
-	cc := parseCacheControl(v.Header()["Cache-Control"])
+	header := sent(v.Header())
+	cc := parseCacheControl(header["Cache-Control"])
 	v.replaced = (cc.noStore || cc.private) && status < 500
 	switch {
 	case status == http.StatusNotModified && v.asked:
@@ -82,7 +87,7 @@ func (v *validating) WriteHeader(status int) {
 	case failed(status) && v.mayFail:
 		v.failed = true
 	default:
-		v.replaced = v.replaced || status == http.StatusOK && (v.tag == "" || v.Header().Get("Etag") != v.tag)
+		v.replaced = v.replaced || status == http.StatusOK && (v.tag == "" || header.Get("Etag") != v.tag)
 		v.q.h.cache.report(v.Header(), &report{fwd: "stale", status: status, ttl: noTTL})
 		v.q.h.observe(v.q.r, Miss, "validate")
 		v.ResponseWriter.WriteHeader(status)
