@@ -1,0 +1,471 @@
+package middleware_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/herdgate/herdgate/middleware"
+	"github.com/herdgate/herdgate/stampede"
+)
+
+func minutes() middleware.Options {
+	return middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}
+}
+
+// The lease goes to another pod (a Purge, and a request there), and then the handler here, which ignores its ctx,
+// answers something that is not stored: result waits for the handler, the handler for the leader, the leader for the load.
+func TestAttackLostLeaseAndPrivateAnswerIsNoHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(stampede.MemoryStore)
+		free := make(chan struct{})
+		here := http1.open(t, setting{store: store, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
+			if run(r) == 1 {
+				<-free // ignores its ctx
+			}
+			w.Header().Set("Cache-Control", "private")
+			fmt.Fprint(w, "mine")
+		})
+		held := make(chan struct{})
+		there := http1.open(t, setting{store: store, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
+			<-held
+			fmt.Fprint(w, "theirs")
+		})
+		begun := time.Now()
+		a := here.same(1, "/")
+		if err := there.cache.Purge(t.Context(), "http://site.example/"); err != nil {
+			t.Fatal(err)
+		}
+		b := there.same(1, "/")
+		time.Sleep(time.Second) // renewal: the lease is another pod's
+		synctest.Wait()
+		close(free)
+		got := a.wait()[0]
+		if d := time.Since(begun); d > 2*time.Second || got.err != nil || got.status != 200 {
+			t.Errorf("after %v: %v", d, got)
+		}
+		close(held)
+		b.wait()
+	})
+}
+
+// Told early that somebody else has stored a spec, the leader goes on to a variant and begins a second run. Nobody
+// follows the first one any more, and nobody says so.
+func TestAttackRunLeftForAVariantEnds(t *testing.T) {
+	store := new(stampede.MemoryStore)
+	began, free, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	o := minutes()
+	o.Host, o.Guard.Lease = "site.example", 300*time.Millisecond
+	var here *site
+	here = serveOn(t, store, quietly(&o), func(w http.ResponseWriter, r *http.Request) {
+		if here.runs.Load() == 1 {
+			defer close(ended)
+			close(began)
+			<-free
+			w.Header().Set("Cache-Control", "private")
+			fmt.Fprint(w, "mine")
+			return
+		}
+		w.Header().Set("Vary", "X-Lang")
+		fmt.Fprint(w, "here "+r.Header.Get("X-Lang"))
+	})
+	there := serveOn(t, store, quietly(&o), func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "X-Lang")
+		fmt.Fprint(w, "there "+r.Header.Get("X-Lang"))
+	})
+	got := make(chan answer, 1)
+	go func() { a, _ := here.try("GET", "/", "X-Lang", "fr"); got <- a }()
+	await(t, "the first run", began)
+	if err := there.cache.Purge(t.Context(), "/"); err != nil {
+		t.Fatal(err)
+	}
+	there.get("/", "X-Lang", "de")
+	// The renewal finds the lease gone, and what is stored: a spec. It leads to a run for the variant.
+	if a := <-got; a.body != "here fr" {
+		t.Errorf("got %q", a.body)
+	}
+	close(free)
+	select {
+	case <-ended:
+	case <-time.After(3 * time.Second):
+		t.Error("the first run is blocked for ever, 3 s after its client was answered")
+	}
+}
+
+// The leader's goroutine reads from the handler's source, so it does not see that its client leaves.
+func TestAttackClientThatLeavesACopyIsNoticed(t *testing.T) {
+	for _, name := range []string{"Write", "ReadFrom"} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			o := minutes()
+			s := serve(t, quietly(&o), func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				w.Header().Set("Cache-Control", "no-store")
+				w.WriteHeader(200)
+				w.(http.Flusher).Flush()
+				src := &upstream{ctx: r.Context()}
+				if name == "Write" {
+					_, _ = io.Copy(struct{ io.Writer }{w}, src)
+				} else {
+					_, _ = io.Copy(w, src)
+				}
+			})
+			ctx, cancel := context.WithCancel(context.Background())
+			r, _ := http.NewRequestWithContext(ctx, "GET", s.server.URL+"/", nil)
+			resp, err := s.server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			resp.Body.Close()
+			select {
+			case <-ended:
+			case <-time.After(3 * time.Second):
+				t.Error("the handler's ctx has not ended 3 s after its client has left")
+				s.server.CloseClientConnections()
+			}
+		})
+	}
+}
+
+type upstream struct{ ctx context.Context }
+
+func (u *upstream) Read(p []byte) (int, error) {
+	select {
+	case <-u.ctx.Done():
+		return 0, u.ctx.Err()
+	case <-time.After(8 * time.Second):
+		return 0, io.EOF
+	}
+}
+
+// What the handler says counts also where a layer outside has said the same before.
+func TestAttackWhatALayerOutsideHasSaidToo(t *testing.T) {
+	for _, f := range [][2]string{{"Cache-Control", "private"}, {"Cache-Control", "no-store"}, {"Vary", "X-Who"}, {"Vary", "*"}} {
+		t.Run(f[0]+f[1], func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				layer := func(next http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set(f[0], f[1]) // a default
+						next.ServeHTTP(w, r)
+					})
+				}
+				s := p.open(t, setting{outer: layer, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set(f[0], f[1])
+					fmt.Fprint(w, r.Header.Get("X-Who"))
+				})
+				s.get("/", "X-Who", "alice").wants(t, "alice")
+				s.get("/", "X-Who", "bob").wants(t, "bob")
+			})
+		})
+	}
+}
+
+// A hit has the Content-Type of the miss, not what its body looks like.
+func TestAttackContentTypeOfALayerOutside(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		layer := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+				next.ServeHTTP(w, r)
+			})
+		}
+		s := p.open(t, setting{outer: layer, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "<script>alert(1)</script>")
+		})
+		for range 2 {
+			if got := s.get("/"); got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+				t.Error(got)
+			}
+		}
+	})
+}
+
+// net/http sends fields as the map has them; what they mean does not depend on their case.
+func TestAttackFieldsWrittenAsTheyAre(t *testing.T) {
+	for _, f := range [][2]string{{"cache-control", "private"}, {"set-cookie", "session=alice"}, {"vary", "X-Who"}} {
+		t.Run(f[0], func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				s := p.open(t, setting{opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header()[f[0]] = []string{f[1]}
+					fmt.Fprint(w, r.Header.Get("X-Who"))
+				})
+				s.get("/", "X-Who", "alice").wants(t, "alice")
+				s.get("/", "X-Who", "bob").wants(t, "bob")
+			})
+		})
+	}
+}
+
+// net/http makes spaces of line ends in values, and trims them: so must who reads them.
+func TestAttackLineEndsInCacheControl(t *testing.T) {
+	for _, v := range []string{"private\n", "\r\nno-store", "max-age=60,\n private", "max-age=60,\r\n\tno-store"} {
+		t.Run(fmt.Sprintf("%q", v), func(t *testing.T) {
+			s := serve(t, &middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", v)
+				fmt.Fprint(w, r.Header.Get("X-Who"))
+			})
+			a := s.get("/", "X-Who", "alice")
+			b := s.get("/", "X-Who", "bob")
+			if b.body != "bob" {
+				t.Errorf("bob got %q; on the wire Cache-Control is %q; %s", b.body, a.Header["Cache-Control"], b.status())
+			}
+		})
+	}
+}
+
+func raw(t *testing.T, addr, text string) answer {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(c, text)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(resp.Body)
+	return answer{resp, string(b)}
+}
+
+// What the key does not have of an absolute-form target, the handler must not see either.
+func TestAttackAbsoluteForm(t *testing.T) {
+	for _, target := range []string{"http://alice:secret@HOST/p", "evil://HOST/p", "https://HOST/p"} {
+		t.Run(target, func(t *testing.T) {
+			s := serve(t, &middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, r.URL.String())
+			})
+			host := s.server.Listener.Addr().String()
+			a := raw(t, host, "GET "+strings.Replace(target, "HOST", host, 1)+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+			b := s.get("/p")
+			if b.body != "/p" {
+				t.Errorf("first %q %s; then %q %s", a.body, a.status(), b.body, b.status())
+			}
+		})
+	}
+}
+
+// What is stored under a policy that names less is no answer under one that names more.
+func TestAttackPolicyThatNamesMoreTakesNothingStoredWithout(t *testing.T) {
+	for name, pol := range map[string]middleware.Policy{
+		"headers":  {TTL: time.Minute, Headers: []string{"X-Who"}},
+		"identity": {TTL: time.Minute, Identity: func(r *http.Request) string { return r.Header.Get("X-Who") }},
+		"cookies":  {TTL: time.Minute, Cookies: []string{"who"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := minutes()
+				cache := newCache(t, new(stampede.MemoryStore), &o)
+				named, err := cache.With(&pol)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					fmt.Fprint(w, "for "+r.Header.Get("X-Who")+r.Header.Get("Cookie"))
+				})
+				open, closed := cache.Handler(h), named.Handler(h)
+				client := http1.connect(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("X-Who")+r.Header.Get("Cookie") != "" {
+						closed.ServeHTTP(w, r)
+						return
+					}
+					open.ServeHTTP(w, r)
+				}))
+				s := &scene{t: t, cache: cache, client: client}
+				s.get("/").wants(t, "for ")
+				if name == "cookies" {
+					s.get("/", "Cookie", "who=bob").wants(t, "for who=bob")
+				} else {
+					s.get("/", "X-Who", "bob").wants(t, "for bob")
+				}
+			})
+		})
+	}
+}
+
+// What is kept only to be confirmed (KeepFor) is no answer to who has waited long enough, or may not wait.
+func TestAttackKeptForValidationIsNoHerd(t *testing.T) {
+	for name, c := range map[string]struct {
+		guard stampede.Options
+		most  int
+	}{
+		"SoftTimeout": {stampede.Options{SoftTimeout: 100 * time.Millisecond}, 2},
+		"MaxWaiters":  {stampede.Options{MaxWaiters: 10}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := middleware.Options{Policy: middleware.Policy{TTL: time.Second, StaleFor: -1, StaleIfError: -1}, Guard: c.guard}
+				s := http1.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
+					if run(r) > 1 {
+						time.Sleep(time.Second)
+					}
+					w.Header().Set("ETag", fmt.Sprintf(`"%d"`, run(r)))
+					fmt.Fprint(w, run(r))
+				})
+				s.get("/").wants(t, "1")
+				s.sleep(2)
+				s.same(50, "/").wait()
+				if n := s.source.total(); n > c.most {
+					t.Errorf("50 requests for what has expired cost %d runs", n-1)
+				}
+			})
+		})
+	}
+}
+
+// Two lines and one with a comma are one key; a handler that uses Header.Get tells them apart.
+func TestAttackLinesAndCommas(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		o := minutes()
+		o.Policy.Headers = []string{"X-Who"}
+		s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Who")) })
+		s.get("/", "X-Who", "alice", "X-Who", "bob").wants(t, "alice")
+		s.get("/", "X-Who", "alice,bob").wants(t, "alice,bob")
+	})
+}
+
+// Separators that are not quite right, and a quote that does not end: the careful reading is that it is private.
+func TestAttackMalformedCacheControl(t *testing.T) {
+	for _, v := range []string{"private; max-age=0", "no-cache; no-store", `max-age=60, ext="b, private`} {
+		t.Run(fmt.Sprintf("%q", v), func(t *testing.T) {
+			s := serve(t, &middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", v)
+				fmt.Fprint(w, r.Header.Get("X-Who"))
+			})
+			s.get("/", "X-Who", "alice")
+			if b := s.get("/", "X-Who", "bob"); b.body != "bob" {
+				t.Errorf("bob got %q; %s", b.body, b.status())
+			}
+		})
+	}
+}
+
+// The header is an op of the queue, and lost where that is full: the leader gets an empty 200.
+func TestAttackHeaderIsNotLostBehindDeadlines(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		gate := make(chan struct{})
+		busy := func(next http.Handler) http.Handler { // the leader's goroutine is not scheduled for a while
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&slowControl{w, gate}, r) })
+		}
+		s := p.open(t, setting{outer: busy}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			rc := http.NewResponseController(w)
+			for range 600 { // each write has its own deadline
+				_ = rc.SetWriteDeadline(time.Now().Add(time.Minute))
+				_, _ = io.WriteString(w, "x")
+			}
+			_ = rc.Flush()
+			close(gate)
+		})
+		s.get("/").wants(t, strings.Repeat("x", 600))
+	})
+}
+
+type slowControl struct {
+	http.ResponseWriter
+	gate chan struct{}
+}
+
+func (w *slowControl) SetWriteDeadline(at time.Time) error {
+	<-w.gate
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
+}
+
+func (w *slowControl) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A handler that has sent hints, or set a deadline, and then fails: what is stale stands in for it all the same.
+func TestAttackStaleStandsInForAFailureAfterHints(t *testing.T) {
+	for name, first := range map[string]func(http.ResponseWriter){
+		"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
+		"deadline": func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				o := middleware.Options{Policy: middleware.Policy{TTL: time.Second, StaleFor: -1}}
+				s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
+					first(w)
+					if run(r) > 1 {
+						w.WriteHeader(http.StatusInternalServerError)
+						return
+					}
+					fmt.Fprint(w, "good")
+				})
+				s.get("/").wants(t, "good")
+				s.sleep(2)
+				s.get("/").wants(t, "good")
+			})
+		})
+	}
+}
+
+// The cache has asked, not the client: the client gets no 304.
+func TestAttackConfirmationWithATrailerIsNoAnswer(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		o := middleware.Options{Policy: middleware.Policy{TTL: time.Second, StaleFor: -1}}
+		s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"1"`)
+			if r.Header.Get("If-None-Match") != "" {
+				w.WriteHeader(http.StatusNotModified)
+				w.Header().Set(http.TrailerPrefix+"X-Took", "1")
+				return
+			}
+			fmt.Fprint(w, "good")
+		})
+		s.get("/").wants(t, "good")
+		s.sleep(2)
+		s.get("/").wants(t, "good")
+	})
+}
+
+// Over HTTP/2, WriteHeader of a 1xx returns as soon as the stream is closed, and the server may go through the
+// header map after that (net/http, writeHeaders: case <-st.cw). Whoever writes to it then may end the process.
+func TestAttackHeadersOfAClientThatLeftAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := minutes()
+		cache := newCache(t, new(stampede.MemoryStore), &o)
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</a.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			time.Sleep(time.Second)
+			fmt.Fprint(w, "body")
+		}))
+		ctx, leave := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://site.example/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &leavesAtHints{header: make(http.Header), leave: leave}
+		h.ServeHTTP(w, r)
+		if got := fmt.Sprint(w.header); got != w.seen {
+			t.Errorf("when the client had left, the header was %s; now it is %s", w.seen, got)
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
+
+type leavesAtHints struct {
+	header http.Header
+	leave  func()
+	seen   string
+}
+
+func (w *leavesAtHints) Header() http.Header         { return w.header }
+func (w *leavesAtHints) Write(p []byte) (int, error) { return len(p), nil }
+func (w *leavesAtHints) WriteHeader(status int) {
+	if status == http.StatusEarlyHints {
+		w.leave()
+		w.seen = fmt.Sprint(w.header)
+	}
+}
