@@ -20,42 +20,6 @@ func minutes() middleware.Options {
 	return middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}
 }
 
-// The lease goes to another pod (a Purge, and a request there), and then the handler here, which ignores its ctx,
-// answers something that is not stored: result waits for the handler, the handler for the leader, the leader for the load.
-func TestAttackLostLeaseAndPrivateAnswerIsNoHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(stampede.MemoryStore)
-		free := make(chan struct{})
-		here := http1.open(t, setting{store: store, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
-			if run(r) == 1 {
-				<-free // ignores its ctx
-			}
-			w.Header().Set("Cache-Control", "private")
-			fmt.Fprint(w, "mine")
-		})
-		held := make(chan struct{})
-		there := http1.open(t, setting{store: store, opts: minutes()}, func(w http.ResponseWriter, r *http.Request) {
-			<-held
-			fmt.Fprint(w, "theirs")
-		})
-		begun := time.Now()
-		a := here.same(1, "/")
-		if err := there.cache.Purge(t.Context(), "http://site.example/"); err != nil {
-			t.Fatal(err)
-		}
-		b := there.same(1, "/")
-		time.Sleep(time.Second) // renewal: the lease is another pod's
-		synctest.Wait()
-		close(free)
-		got := a.wait()[0]
-		if d := time.Since(begun); d > 2*time.Second || got.err != nil || got.status != 200 {
-			t.Errorf("after %v: %v", d, got)
-		}
-		close(held)
-		b.wait()
-	})
-}
-
 // Told early that somebody else has stored a spec, the leader goes on to a variant and begins a second run. Nobody
 // follows the first one any more, and nobody says so.
 func TestAttackRunLeftForAVariantEnds(t *testing.T) {

@@ -47,6 +47,7 @@ type exchange struct {
 	mu        sync.Mutex // protects what follows, and what is appended to capture.body
 	left      bool       // gone is closed
 	claimed   bool       // the leader will follow, or does
+	over      bool       // the load has ended without what the handler is still to bring
 	capturing bool       // the response is to be stored
 	queue     []func(http.ResponseWriter)
 	flushing  bool // the handler wants sent what there is
@@ -213,6 +214,14 @@ func (ex *exchange) result(ctx context.Context) (j judgement, ok bool) {
 			return j, false // from now on it is the leader's alone
 		}
 		ex.cancel(cmp.Or(context.Cause(ctx), errAborted))
+		select {
+		case <-ex.done:
+			return ex.judged, ex.isCapturing() || ex.err != nil
+		case <-ex.released: // the handler waits for its leader now, and the leader for the load
+		}
+		if ex.hasLeader() {
+			return ex.capture.judged, false
+		}
 		<-ex.done // so that a handler that ignores its ctx counts as abandoned
 		return ex.judged, true
 	}

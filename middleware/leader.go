@@ -13,8 +13,8 @@ import (
 // body it sends from what is kept anyway. Once the response is for the leader alone, the handler does wait,
 // as it would for its own connection.
 
-// claim makes the leader leave the guard and follow, while the load goes on. It does nothing if nobody has
-// waited for this run.
+// claim makes the leader leave the guard and follow, while the load goes on. If that is over, the run is the
+// leader's alone from now on. It does nothing if nobody has waited for this run.
 func (ex *exchange) claim() {
 	ex.mu.Lock()
 	if ex.left || ex.claimed {
@@ -22,6 +22,7 @@ func (ex *exchange) claim() {
 		return
 	}
 	ex.claimed = true
+	ex.capturing = !ex.over
 	ex.detach()
 	ex.mu.Unlock()
 	ex.q.wait.detach()
@@ -42,10 +43,11 @@ func (ex *exchange) release() {
 	}
 }
 
-// stopCapturing hands the run over to the leader; false if there is none that follows.
+// stopCapturing ends the load: it hands the run over to the leader. False: there is none that follows, yet.
 func (ex *exchange) stopCapturing() bool {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
+	ex.over = true
 	if !ex.claimed || ex.left {
 		return false
 	}
@@ -57,6 +59,21 @@ func (ex *exchange) isCapturing() bool {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	return ex.capturing
+}
+
+func (ex *exchange) isReleased() bool { return isClosed(ex.released) }
+
+func (ex *exchange) isDone() bool { return isClosed(ex.done) }
+
+func (ex *exchange) hasLeader() bool { return !isClosed(ex.gone) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // post has the leader do something: soon while the response may be stored, at once when it is the leader's
@@ -147,15 +164,6 @@ func (ex *exchange) drain(w http.ResponseWriter) {
 		if flush {
 			_ = http.NewResponseController(w).Flush()
 		}
-	}
-}
-
-func (ex *exchange) isDone() bool {
-	select {
-	case <-ex.done:
-		return true
-	default:
-		return false
 	}
 }
 

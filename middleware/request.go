@@ -170,7 +170,7 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 	}
 	j, ok := ex.result(ctx)
 	if !ok {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !ex.isReleased() {
 			return ex, leaders, context.Cause(ctx)
 		}
 		q.unshared(ctx, l, prev, &j)

@@ -1,0 +1,68 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/herdgate/herdgate/middleware"
+	"github.com/herdgate/herdgate/stampede"
+)
+
+// The tests of this file are about the request that the handler runs for, the leader: it is answered, and left
+// alone once its client has gone, whatever becomes of the load.
+
+// The lease goes to another pod while the handler runs, which does not look at its ctx. Its answer is of no use
+// to the load any more, but to the request that it ran for.
+func TestLeaderWhoseLeaseIsLostGetsWhatIsForItAlone(t *testing.T) {
+	large := strings.Repeat("0123456789abcdef", 1<<10)
+	for name, c := range map[string]struct {
+		cacheControl string
+		answer       func(w http.ResponseWriter)
+		want         string
+	}{
+		"private":          {"private", func(w http.ResponseWriter) { fmt.Fprint(w, "mine") }, "mine"},
+		"large":            {"max-age=60", func(w http.ResponseWriter) { fmt.Fprint(w, large, large) }, large + large},
+		"flushed":          {"", func(w http.ResponseWriter) { w.(http.Flusher).Flush(); fmt.Fprint(w, "mine") }, "mine"},
+		"storable flushed": {"max-age=60", func(w http.ResponseWriter) { w.(http.Flusher).Flush(); fmt.Fprint(w, "mine") }, "mine"},
+		"hints":            {"max-age=60", func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); fmt.Fprint(w, "mine") }, "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				store := new(stampede.MemoryStore)
+				policy := middleware.Policy{TTL: time.Minute, MaxBody: len(large)}
+				ours, theirs := make(chan struct{}), make(chan struct{})
+				set := under(policy)
+				set.store = store
+				here := p.open(t, set, func(w http.ResponseWriter, _ *http.Request) {
+					<-ours // whatever becomes of its ctx
+					if c.cacheControl != "" {
+						w.Header().Set("Cache-Control", c.cacheControl)
+					}
+					c.answer(w)
+				})
+				there := p.open(t, set, func(w http.ResponseWriter, _ *http.Request) {
+					<-theirs
+					fmt.Fprint(w, "theirs")
+				})
+				a := here.same(1, "/")
+				if err := there.cache.Purge(t.Context(), "http://site.example/"); err != nil {
+					t.Fatal(err)
+				}
+				b := there.same(1, "/")
+				here.sleep(1) // until the renewal that finds it out
+				begun := time.Now()
+				close(ours)
+				a.wait()[0].wants(t, c.want)
+				if d := time.Since(begun); d > 0 {
+					t.Errorf("it took %v", d)
+				}
+				here.ran(1)
+				close(theirs)
+				b.wait()[0].wants(t, "theirs")
+			})
+		})
+	}
+}
