@@ -20,49 +20,6 @@ func minutes() middleware.Options {
 	return middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}
 }
 
-// Told early that somebody else has stored a spec, the leader goes on to a variant and begins a second run. Nobody
-// follows the first one any more, and nobody says so.
-func TestAttackRunLeftForAVariantEnds(t *testing.T) {
-	store := new(stampede.MemoryStore)
-	began, free, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	o := minutes()
-	o.Host, o.Guard.Lease = "site.example", 300*time.Millisecond
-	var here *site
-	here = serveOn(t, store, quietly(&o), func(w http.ResponseWriter, r *http.Request) {
-		if here.runs.Load() == 1 {
-			defer close(ended)
-			close(began)
-			<-free
-			w.Header().Set("Cache-Control", "private")
-			fmt.Fprint(w, "mine")
-			return
-		}
-		w.Header().Set("Vary", "X-Lang")
-		fmt.Fprint(w, "here "+r.Header.Get("X-Lang"))
-	})
-	there := serveOn(t, store, quietly(&o), func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Vary", "X-Lang")
-		fmt.Fprint(w, "there "+r.Header.Get("X-Lang"))
-	})
-	got := make(chan answer, 1)
-	go func() { a, _ := here.try("GET", "/", "X-Lang", "fr"); got <- a }()
-	await(t, "the first run", began)
-	if err := there.cache.Purge(t.Context(), "/"); err != nil {
-		t.Fatal(err)
-	}
-	there.get("/", "X-Lang", "de")
-	// The renewal finds the lease gone, and what is stored: a spec. It leads to a run for the variant.
-	if a := <-got; a.body != "here fr" {
-		t.Errorf("got %q", a.body)
-	}
-	close(free)
-	select {
-	case <-ended:
-	case <-time.After(3 * time.Second):
-		t.Error("the first run is blocked for ever, 3 s after its client was answered")
-	}
-}
-
 // The leader's goroutine reads from the handler's source, so it does not see that its client leaves.
 func TestAttackClientThatLeavesACopyIsNoticed(t *testing.T) {
 	for _, name := range []string{"Write", "ReadFrom"} {

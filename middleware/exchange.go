@@ -42,6 +42,9 @@ type exchange struct {
 	judged   judgement
 	err      error // why there is no response that could be used
 
+	answer *stored // what the load returned; the request's mutex protects it
+	why    string  // and why that is not stored though it could be; the same
+
 	awake chan struct{} // there is something in the queue, or more of the body
 
 	mu        sync.Mutex // protects what follows, and what is appended to capture.body
@@ -84,21 +87,25 @@ type failedError struct{ status int }
 
 func (e *failedError) Error() string { return "middleware: status " + http.StatusText(e.status) }
 
-// start runs the handler.
-func (ex *exchange) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header) {
+// ready makes what a run needs.
+func (ex *exchange) ready(ctx context.Context, outer http.Header) {
 	ex.p, ex.begun, ex.capturing = &ex.q.h.cache.policy, time.Now(), true
 	ex.ops, ex.gone = make(chan func(http.ResponseWriter)), make(chan struct{})
 	ex.awake = make(chan struct{}, 1)
 	ex.released, ex.flushed, ex.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
-	r = r.WithContext(ex.q.h.detached(ex.ctx, ex.q.saved))
-	if ex.prev != nil {
-		ex.asked = validate(r.Header, ex.prev)
-	}
 	ex.capture = capture{ex: ex, outer: outer, header: outer.Clone(), declared: -1}
 	if ex.capture.header == nil {
 		ex.capture.header = make(http.Header)
+	}
+}
+
+// start runs the handler.
+func (ex *exchange) start(next http.Handler, r *http.Request) {
+	r = r.WithContext(ex.q.h.detached(ex.ctx, ex.q.saved))
+	if ex.prev != nil {
+		ex.asked = validate(r.Header, ex.prev)
 	}
 	go ex.run(next, r)
 }

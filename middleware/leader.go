@@ -178,6 +178,11 @@ func (ex *exchange) headed(bodyless bool) {
 func (ex *exchange) leave() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
+	ex.leaveLocked()
+}
+
+// leaveLocked is called with ex.mu held.
+func (ex *exchange) leaveLocked() {
 	if ex.left {
 		return
 	}
@@ -186,6 +191,17 @@ func (ex *exchange) leave() {
 	if !ex.capturing {
 		ex.cancel(context.Canceled)
 	}
+}
+
+// giveWay leaves the run, unless the leader's client may have been sent something of it.
+func (ex *exchange) giveWay() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.claimed && !ex.left {
+		return false
+	}
+	ex.leaveLocked()
+	return true
 }
 
 // writerOnly hides what else an io.Writer can do.

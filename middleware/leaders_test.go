@@ -66,3 +66,38 @@ func TestLeaderWhoseLeaseIsLostGetsWhatIsForItAlone(t *testing.T) {
 		})
 	}
 }
+
+// The lease is lost, and what another pod has stored meanwhile leads the leader on to a variant, and so to
+// another run. The first one is nobody's then, and ends when it notices.
+func TestRunThatItsLeaderLeavesForAVariantEnds(t *testing.T) {
+	protocols(t, func(t *testing.T, p protocol) {
+		store := new(stampede.MemoryStore)
+		set := under(middleware.Policy{TTL: time.Minute})
+		set.store = store
+		first := make(chan struct{})
+		here := p.open(t, set, func(w http.ResponseWriter, r *http.Request) {
+			if run(r) == 1 {
+				<-first
+				w.Header().Set("Cache-Control", "private")
+				fmt.Fprint(w, "mine")
+				return
+			}
+			w.Header().Set("Vary", "X-Lang")
+			fmt.Fprint(w, "here "+r.Header.Get("X-Lang"))
+		})
+		there := p.open(t, set, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "X-Lang")
+			fmt.Fprint(w, "there "+r.Header.Get("X-Lang"))
+		})
+		c := here.same(1, "/", "X-Lang", "fr")
+		if err := there.cache.Purge(t.Context(), "http://site.example/"); err != nil {
+			t.Fatal(err)
+		}
+		there.get("/", "X-Lang", "de").wants(t, "there de")
+		here.sleep(1) // until the renewal that finds the lease gone
+		c.wait()[0].wants(t, "here fr")
+		here.running(1)
+		close(first)
+		here.running(0)
+	})
+}

@@ -27,14 +27,12 @@ type request struct {
 	varName  string  // its hash
 
 	mu     sync.Mutex // protects what follows
-	served bool       // no run of the handler is for this request: those that there are, are for others
+	wants  string     // the name whose load runs the handler for this request; "": runs are for others
 	ended  bool
 	copied *http.Request
 	outer  http.Header // what the layers outside had set by then
 	saved  any         // of the router
-	ex     *exchange   // the latest run of the handler for this request
-	answer *stored     // what that run's load returned
-	why    string      // and why it is not stored though it could be
+	ex     *exchange   // the run of the handler that this request follows, or will
 }
 
 // newRequest prepares r for the guard.
@@ -49,6 +47,7 @@ func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *
 		class = classAuth
 	}
 	q.base, q.baseName = baseKey(p.Version, class, &t)
+	q.wants = q.baseName
 	return q
 }
 
@@ -123,7 +122,7 @@ func keepCookies(r *http.Request, names []string) {
 func (q *request) letGo() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.served = true
+	q.wants = ""
 	if q.ex != nil {
 		q.ex.leave()
 	}
@@ -139,7 +138,7 @@ func (q *request) end() {
 }
 
 // begin runs the handler for a load. It returns nil if there is no request any more to run it with.
-func (q *request) begin(ctx context.Context, prev *stored, fwd string, leased bool) *exchange {
+func (q *request) begin(ctx context.Context, l *stampede.Load[*stored], prev *stored, fwd string) *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended && q.copied == nil {
@@ -148,12 +147,26 @@ func (q *request) begin(ctx context.Context, prev *stored, fwd string, leased bo
 	q.copy()
 	r := q.copied.Clone(ctx)
 	q.forLoad(r)
-	q.ex = &exchange{q: q, prev: prev, fwd: fwd, leased: leased}
-	q.ex.start(ctx, q.h.next, r, q.outer)
-	if q.served {
-		q.ex.leave()
+	ex := &exchange{q: q, prev: prev, fwd: fwd, leased: l.Leased()}
+	if ex.ready(ctx, q.outer); q.wants == l.Key() && (q.ex == nil || q.ex.giveWay()) {
+		q.ex = ex
+	} else {
+		ex.leave()
 	}
-	return q.ex
+	ex.start(q.h.next, r)
+	return ex
+}
+
+// turnTo leaves the run that there may be, since the request now wants the load of another name. If it is too
+// late for that, it returns the run.
+func (q *request) turnTo(name string) *exchange {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ex != nil && !q.ex.giveWay() {
+		return q.ex
+	}
+	q.wants = name
+	return nil
 }
 
 // run is a load of the handler's response. What it returns as a response is for the leader as it is, and for
@@ -163,7 +176,7 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 		fwd = "stale"
 	}
 	leaders := &stored{streamed: true}
-	ex := q.begin(ctx, prev, fwd, l.Leased())
+	ex := q.begin(ctx, l, prev, fwd)
 	if ex == nil { // it is put off
 		l.DoNotShare()
 		return nil, leaders, nil
@@ -247,7 +260,7 @@ func (q *request) loadBase(ctx context.Context, l *stampede.Load[*stored]) (*sto
 			c.policy.settle(l, answer, &ex.judged.life)
 		}
 	}
-	q.answered(answer, "")
+	q.answered(ex, answer, "")
 	return answer, err
 }
 
@@ -291,7 +304,7 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 			c.policy.settle(l, answer, &ex.judged.life)
 		}
 	}
-	q.answered(answer, why)
+	q.answered(ex, answer, why)
 	return answer, err
 }
 
@@ -303,29 +316,33 @@ func (q *request) widen(ctx context.Context, vary []string) {
 	_ = q.h.cache.guard.Set(ctx, q.baseName, &stored{key: q.base, gen: newGeneration(), vary: vary})
 }
 
-func (q *request) answered(answer *stored, why string) {
+// answered keeps with a run what its load returned, and why that is not stored though it could be.
+func (q *request) answered(ex *exchange, answer *stored, why string) {
+	if ex == nil {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.answer, q.why = answer, why
+	ex.answer, ex.why = answer, why
 }
 
-func (q *request) whyUnstored() string {
+func (q *request) whyUnstored(ex *exchange) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.why
+	return ex.why
 }
 
 // led returns the run of the handler that v is the answer of, nil if it is from elsewhere.
 func (q *request) led(v *stored) *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if v != nil && v == q.answer {
+	if v != nil && q.ex != nil && v == q.ex.answer {
 		return q.ex
 	}
 	return nil
 }
 
-// latest returns the latest run of the handler, if it is one that somebody may have waited for.
+// latest returns the run of the handler that this request follows, or would have.
 func (q *request) latest() *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()

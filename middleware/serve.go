@@ -127,7 +127,11 @@ func (q *request) serve() {
 			q.apart("key-size")
 			return
 		}
-		res, ex, err = q.fetch(q.varName, q.loadVariant)
+		if ex = q.turnTo(q.varName); ex != nil {
+			res.Stored = false
+		} else {
+			res, ex, err = q.fetch(q.varName, q.loadVariant)
+		}
 	}
 	if ex == nil {
 		q.letGo()
@@ -210,7 +214,7 @@ func (q *request) complete(ex *exchange, stored bool) {
 	case !ex.leased:
 		rep.detail = "no-lease"
 	default:
-		rep.detail = q.whyUnstored()
+		rep.detail = q.whyUnstored(ex)
 	}
 	outcome := Miss
 	if c.status == http.StatusNotModified && ex.asked && ex.value != nil {
