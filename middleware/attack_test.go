@@ -271,39 +271,6 @@ func TestAttackMalformedCacheControl(t *testing.T) {
 	}
 }
 
-// The header is an op of the queue, and lost where that is full: the leader gets an empty 200.
-func TestAttackHeaderIsNotLostBehindDeadlines(t *testing.T) {
-	protocols(t, func(t *testing.T, p protocol) {
-		gate := make(chan struct{})
-		busy := func(next http.Handler) http.Handler { // the leader's goroutine is not scheduled for a while
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&slowControl{w, gate}, r) })
-		}
-		s := p.open(t, setting{outer: busy}, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Cache-Control", "max-age=60")
-			rc := http.NewResponseController(w)
-			for range 600 { // each write has its own deadline
-				_ = rc.SetWriteDeadline(time.Now().Add(time.Minute))
-				_, _ = io.WriteString(w, "x")
-			}
-			_ = rc.Flush()
-			close(gate)
-		})
-		s.get("/").wants(t, strings.Repeat("x", 600))
-	})
-}
-
-type slowControl struct {
-	http.ResponseWriter
-	gate chan struct{}
-}
-
-func (w *slowControl) SetWriteDeadline(at time.Time) error {
-	<-w.gate
-	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
-}
-
-func (w *slowControl) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // A handler that has sent hints, or set a deadline, and then fails: what is stale stands in for it all the same.
 func TestAttackStaleStandsInForAFailureAfterHints(t *testing.T) {
 	for name, first := range map[string]func(http.ResponseWriter){

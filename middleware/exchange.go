@@ -52,7 +52,7 @@ type exchange struct {
 	claimed   bool       // the leader will follow, or does
 	over      bool       // the load has ended without what the handler is still to bring
 	capturing bool       // the response is to be stored
-	queue     []func(http.ResponseWriter)
+	queue     []op
 	flushing  bool // the handler wants sent what there is
 	shown     bool // the leader has sent the header
 	bodyless  bool // and that was all

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 )
 
 // This file is how the handler of a run and the leader's goroutine work together.
@@ -76,19 +77,44 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
+// op is what the leader's goroutine is to do.
+type op struct {
+	kind opKind
+	do   func(http.ResponseWriter)
+}
+
+type opKind uint8
+
+const (
+	sendHeader opKind = iota
+	sendHints
+	setReadDeadline
+	setWriteDeadline
+	setFullDuplex
+)
+
 // post has the leader do something: soon while the response may be stored, at once when it is the leader's
 // alone. It returns false if there is no leader.
-func (ex *exchange) post(op func(http.ResponseWriter)) bool {
+func (ex *exchange) post(kind opKind, do func(http.ResponseWriter)) bool {
 	ex.mu.Lock()
 	if !ex.capturing {
 		ex.mu.Unlock()
-		return ex.do(op)
+		return ex.do(do)
 	}
 	defer ex.mu.Unlock()
-	if ex.left || len(ex.queue) >= maxQueue {
+	if ex.left {
 		return false
 	}
-	ex.queue = append(ex.queue, op)
+	switch kind {
+	case sendHeader: // comes once, and is never refused
+	case sendHints:
+		if len(ex.queue) >= maxQueue {
+			return true // it is no harm to lose some
+		}
+	default: // the last one counts
+		ex.queue = slices.DeleteFunc(ex.queue, func(o op) bool { return o.kind == kind })
+	}
+	ex.queue = append(ex.queue, op{kind, do})
 	ex.wake()
 	return true
 }
@@ -106,13 +132,13 @@ func (ex *exchange) wake() {
 
 // do lets the leader's goroutine do something, after all that came before, and waits for it. It returns
 // false if there is no leader any more.
-func (ex *exchange) do(op func(http.ResponseWriter)) bool {
+func (ex *exchange) do(do func(http.ResponseWriter)) bool {
 	finished := make(chan struct{})
 	select {
 	case ex.ops <- func(w http.ResponseWriter) {
 		defer close(finished)
 		ex.drain(w)
-		op(w)
+		do(w)
 	}:
 		<-finished
 		return true
@@ -128,8 +154,8 @@ func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
 		select {
 		case <-ex.awake:
 			ex.drain(w)
-		case op := <-ex.ops:
-			op(w)
+		case do := <-ex.ops:
+			do(w)
 		case <-ex.done:
 			ex.drain(w)
 			return true
@@ -156,7 +182,7 @@ func (ex *exchange) drain(w http.ResponseWriter) {
 			return
 		}
 		for _, op := range queue {
-			op(w)
+			op.do(w)
 		}
 		if len(part) > 0 {
 			_, _ = w.Write(part) // that this client has gone is its own business
@@ -165,6 +191,13 @@ func (ex *exchange) drain(w http.ResponseWriter) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	}
+}
+
+// isShown says whether the header has been sent.
+func (ex *exchange) isShown() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.shown
 }
 
 // headed says that the header has been sent.

@@ -101,3 +101,67 @@ func TestRunThatItsLeaderLeavesForAVariantEnds(t *testing.T) {
 		here.running(0)
 	})
 }
+
+// What a handler wants done to its connection may be a lot while the leader is busy. The header is not lost
+// among it, and of deadlines the last one counts.
+func TestHeaderIsSentHoweverMuchIsAskedOfABusyLeader(t *testing.T) {
+	for name, ask := range map[string]func(w http.ResponseWriter, i int){
+		"write deadlines": func(w http.ResponseWriter, i int) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(i) * time.Second))
+		},
+		"read deadlines": func(w http.ResponseWriter, i int) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(i) * time.Second))
+		},
+		"hints": func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusEarlyHints) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				busy := &busyWriter{idle: make(chan struct{})}
+				set := setting{outer: func(next http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						busy.ResponseWriter = w
+						next.ServeHTTP(busy, r)
+					})
+				}}
+				s := p.open(t, set, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusEarlyHints)
+					for i := range 600 {
+						ask(w, 1+i)
+					}
+					w.Header().Set("Cache-Control", "max-age=60")
+					fmt.Fprint(w, "body")
+					w.(http.Flusher).Flush()
+					close(busy.idle)
+				})
+				begun := time.Now()
+				r := s.request("/")
+				s.do(r).wants(t, "body")
+				if name == "write deadlines" && busy.deadline.Sub(begun) != 600*time.Second {
+					t.Errorf("the write deadline is in %v, not that which was set last", busy.deadline.Sub(begun))
+				}
+			})
+		})
+	}
+}
+
+// busyWriter takes its time for informational responses.
+type busyWriter struct {
+	http.ResponseWriter
+	idle     chan struct{}
+	deadline time.Time
+}
+
+func (w *busyWriter) WriteHeader(status int) {
+	if status < 200 {
+		<-w.idle
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *busyWriter) SetWriteDeadline(at time.Time) error {
+	w.deadline = at
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
+}
+
+func (w *busyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -148,7 +148,8 @@ func (q *request) begin(ctx context.Context, l *stampede.Load[*stored], prev *st
 	r := q.copied.Clone(ctx)
 	q.forLoad(r)
 	ex := &exchange{q: q, prev: prev, fwd: fwd, leased: l.Leased()}
-	if ex.ready(ctx, q.outer); q.wants == l.Key() && (q.ex == nil || q.ex.giveWay()) {
+	ex.ready(ctx, q.outer)
+	if q.wants == l.Key() && (q.ex == nil || q.ex.giveWay()) {
 		q.ex = ex
 	} else {
 		ex.leave()

@@ -191,6 +191,8 @@ func (q *request) lead(ex *exchange, stored bool) {
 	switch {
 	case errors.As(ex.err, &p):
 		panic(p.value) // its stack has been logged
+	case c.passing && !ex.isShown(): // nor will be
+		panic(http.ErrAbortHandler)
 	case ex.err == nil && c.passing:
 		c.trailers(q.w.Header())
 	case errors.Is(ex.err, errAborted), c.passing:
