@@ -174,6 +174,10 @@ func (c *capture) inform(status int) {
 		before := h.Clone()
 		replaceHeader(h, header)
 		w.WriteHeader(status)
+		if c.ex.q.hasLeft() {
+			c.ex.abandoned = true
+			return
+		}
 		replaceHeader(h, before)
 	})
 }

@@ -45,6 +45,9 @@ type exchange struct {
 	answer *stored // what the load returned; the request's mutex protects it
 	why    string  // and why that is not stored though it could be; the same
 
+	// The leader's client left while it was sent an informational response. Of the leader's goroutine.
+	abandoned bool
+
 	awake chan struct{} // there is something in the queue, or more of the body
 
 	mu        sync.Mutex // protects what follows, and what is appended to capture.body

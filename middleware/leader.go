@@ -132,16 +132,18 @@ func (ex *exchange) wake() {
 
 // do lets the leader's goroutine do something, after all that came before, and waits for it. It returns
 // false if there is no leader any more.
-func (ex *exchange) do(do func(http.ResponseWriter)) bool {
+func (ex *exchange) do(do func(http.ResponseWriter)) (done bool) {
 	finished := make(chan struct{})
 	select {
 	case ex.ops <- func(w http.ResponseWriter) {
 		defer close(finished)
 		ex.drain(w)
-		do(w)
+		if done = !ex.abandoned; done {
+			do(w)
+		}
 	}:
 		<-finished
-		return true
+		return done
 	case <-ex.gone:
 		return false
 	}
@@ -150,7 +152,7 @@ func (ex *exchange) do(do func(http.ResponseWriter)) bool {
 // follow does what the handler wants done, on the leader's goroutine, until the handler has returned. It
 // returns false if the leader's ctx ended before.
 func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
-	for {
+	for !ex.abandoned {
 		select {
 		case <-ex.awake:
 			ex.drain(w)
@@ -158,12 +160,14 @@ func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
 			do(w)
 		case <-ex.done:
 			ex.drain(w)
-			return true
+			return !ex.abandoned
 		case <-ctx.Done():
 			ex.leave()
 			return false
 		}
 	}
+	ex.leave()
+	return false
 }
 
 // drain does what is in the queue, and sends of the body what has not been sent.
@@ -182,7 +186,9 @@ func (ex *exchange) drain(w http.ResponseWriter) {
 			return
 		}
 		for _, op := range queue {
-			op.do(w)
+			if op.do(w); ex.abandoned {
+				return
+			}
 		}
 		if len(part) > 0 {
 			_, _ = w.Write(part) // that this client has gone is its own business

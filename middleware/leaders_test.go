@@ -1,10 +1,12 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/herdgate/herdgate/middleware"
@@ -165,3 +167,116 @@ func (w *busyWriter) SetWriteDeadline(at time.Time) error {
 }
 
 func (w *busyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Over HTTP/2, WriteHeader of an informational status returns as soon as the client has left, and net/http may
+// go through the header after that. Whoever changes it then ends the process.
+func TestHeaderOfAClientThatLeftAtHintsIsLeftAlone(t *testing.T) {
+	hints := func(w http.ResponseWriter, link string) {
+		w.Header().Set("Link", link)
+		w.WriteHeader(http.StatusEarlyHints)
+	}
+	for name, h := range map[string]http.HandlerFunc{
+		"then answers": func(w http.ResponseWriter, _ *http.Request) {
+			hints(w, "</a.css>")
+			time.Sleep(time.Second)
+			fmt.Fprint(w, "body")
+		},
+		"then answers at once": func(w http.ResponseWriter, _ *http.Request) {
+			hints(w, "</a.css>")
+			fmt.Fprint(w, "body")
+		},
+		"more hints": func(w http.ResponseWriter, _ *http.Request) {
+			hints(w, "</a.css>")
+			hints(w, "</b.css>")
+			fmt.Fprint(w, "body")
+		},
+		"private": func(w http.ResponseWriter, _ *http.Request) {
+			hints(w, "</a.css>")
+			w.Header().Set("Cache-Control", "private")
+			fmt.Fprint(w, "body")
+		},
+		"flushed": func(w http.ResponseWriter, _ *http.Request) {
+			hints(w, "</a.css>")
+			w.(http.Flusher).Flush()
+			fmt.Fprint(w, "body")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := minutes()
+				cache := newCache(t, new(stampede.MemoryStore), &o)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://site.example/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := &leavesAtHints{header: make(http.Header), leave: leave}
+				cache.Handler(h).ServeHTTP(w, r)
+				w.wantsLeftAlone(t)
+				time.Sleep(2 * time.Second)
+			})
+		})
+	}
+}
+
+// What has to be confirmed at each use, the handler is asked for with the client's own connection.
+func TestHeaderOfAClientThatLeftWhileTheCacheAskedIsLeftAlone(t *testing.T) {
+	for name, status := range map[string]int{"confirmed": http.StatusNotModified, "changed": http.StatusOK, "failed": http.StatusInternalServerError} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := minutes()
+				cache := newCache(t, new(stampede.MemoryStore), &o)
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Cache-Control", "no-cache")
+					w.Header().Set("Etag", `"1"`)
+					if r.Header.Get("If-None-Match") == "" {
+						fmt.Fprint(w, "body")
+						return
+					}
+					w.WriteHeader(http.StatusEarlyHints)
+					w.WriteHeader(status)
+				}))
+				for range 2 {
+					ctx, leave := context.WithCancel(t.Context())
+					defer leave()
+					r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://site.example/", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w := &leavesAtHints{header: make(http.Header), leave: leave}
+					h.ServeHTTP(w, r)
+					if ctx.Err() != nil {
+						w.wantsLeftAlone(t)
+						return
+					}
+				}
+				t.Error("the cache has not asked the handler")
+			})
+		})
+	}
+}
+
+// leavesAtHints is the connection of a client that leaves when it is sent an informational response.
+type leavesAtHints struct {
+	header http.Header
+	leave  func()
+	seen   string
+}
+
+func (w *leavesAtHints) Header() http.Header         { return w.header }
+func (w *leavesAtHints) Write(p []byte) (int, error) { return len(p), nil }
+func (w *leavesAtHints) Flush()                      {}
+func (w *leavesAtHints) WriteHeader(status int) {
+	if w.seen == "" && status == http.StatusEarlyHints {
+		w.leave()
+		w.seen = fmt.Sprint(w.header)
+	}
+}
+
+func (w *leavesAtHints) wantsLeftAlone(t *testing.T) {
+	t.Helper()
+	if got := fmt.Sprint(w.header); got != w.seen {
+		t.Errorf("when the client had left, the header was %s; now it is %s", w.seen, got)
+	}
+}

@@ -137,6 +137,11 @@ func (q *request) end() {
 	q.wait.end()
 }
 
+// hasLeft says whether the client has left. If so when an informational response has been written, nothing may be
+// done to the header any more: over HTTP/2, WriteHeader returns as soon as the client leaves, and net/http may
+// read the header after that.
+func (q *request) hasLeft() bool { return q.r.Context().Err() != nil }
+
 // begin runs the handler for a load. It returns nil if there is no request any more to run it with.
 func (q *request) begin(ctx context.Context, l *stampede.Load[*stored], prev *stored, fwd string) *exchange {
 	q.mu.Lock()
