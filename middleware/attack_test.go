@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -18,53 +17,6 @@ import (
 
 func minutes() middleware.Options {
 	return middleware.Options{Policy: middleware.Policy{TTL: time.Minute}}
-}
-
-// The leader's goroutine reads from the handler's source, so it does not see that its client leaves.
-func TestAttackClientThatLeavesACopyIsNoticed(t *testing.T) {
-	for _, name := range []string{"Write", "ReadFrom"} {
-		t.Run(name, func(t *testing.T) {
-			ended := make(chan struct{})
-			o := minutes()
-			s := serve(t, quietly(&o), func(w http.ResponseWriter, r *http.Request) {
-				defer close(ended)
-				w.Header().Set("Cache-Control", "no-store")
-				w.WriteHeader(200)
-				w.(http.Flusher).Flush()
-				src := &upstream{ctx: r.Context()}
-				if name == "Write" {
-					_, _ = io.Copy(struct{ io.Writer }{w}, src)
-				} else {
-					_, _ = io.Copy(w, src)
-				}
-			})
-			ctx, cancel := context.WithCancel(context.Background())
-			r, _ := http.NewRequestWithContext(ctx, "GET", s.server.URL+"/", nil)
-			resp, err := s.server.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-			resp.Body.Close()
-			select {
-			case <-ended:
-			case <-time.After(3 * time.Second):
-				t.Error("the handler's ctx has not ended 3 s after its client has left")
-				s.server.CloseClientConnections()
-			}
-		})
-	}
-}
-
-type upstream struct{ ctx context.Context }
-
-func (u *upstream) Read(p []byte) (int, error) {
-	select {
-	case <-u.ctx.Done():
-		return 0, u.ctx.Err()
-	case <-time.After(8 * time.Second):
-		return 0, io.EOF
-	}
 }
 
 // What the handler says counts also where a layer outside has said the same before.

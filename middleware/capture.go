@@ -37,7 +37,6 @@ type capture struct {
 var (
 	_ http.Flusher    = (*capture)(nil)
 	_ http.Hijacker   = (*capture)(nil)
-	_ io.ReaderFrom   = (*capture)(nil)
 	_ io.StringWriter = (*capture)(nil)
 )
 
@@ -235,19 +234,6 @@ func (c *capture) lost() error {
 		return err
 	}
 	return io.ErrClosedPipe
-}
-
-// ReadFrom lets the leader copy straight from src, once the response is passed on.
-func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
-	c.writeHeader(http.StatusOK)
-	if !c.passing || c.discard || c.ex.isCapturing() || c.declared >= 0 {
-		return io.Copy(writerOnly{c}, src)
-	}
-	if !c.ex.do(func(w http.ResponseWriter) { n, err = io.Copy(w, src) }) {
-		return 0, c.lost()
-	}
-	c.written += n
-	return n, err
 }
 
 // Flush is FlushError without the error.

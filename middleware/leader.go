@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"slices"
 )
@@ -242,6 +241,3 @@ func (ex *exchange) giveWay() bool {
 	ex.leaveLocked()
 	return true
 }
-
-// writerOnly hides what else an io.Writer can do.
-type writerOnly struct{ io.Writer }

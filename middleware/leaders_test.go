@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -278,5 +279,41 @@ func (w *leavesAtHints) wantsLeftAlone(t *testing.T) {
 	t.Helper()
 	if got := fmt.Sprint(w.header); got != w.seen {
 		t.Errorf("when the client had left, the header was %s; now it is %s", w.seen, got)
+	}
+}
+
+// However a handler copies its source, it learns while it waits for that source that its client has left.
+func TestHandlerThatCopiesLearnsThatItsClientHasLeft(t *testing.T) {
+	for name, writer := range map[string]func(http.ResponseWriter) io.Writer{
+		"to the response":    func(w http.ResponseWriter) io.Writer { return w },
+		"to a writer around": func(w http.ResponseWriter) io.Writer { return struct{ io.Writer }{w} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				s := p.open(t, setting{}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Cache-Control", "no-store")
+					w.WriteHeader(http.StatusOK)
+					w.(http.Flusher).Flush()
+					_, _ = io.Copy(writer(w), silent{r.Context()})
+				})
+				ctx, leave := context.WithCancel(t.Context())
+				s.stream(s.request("/").WithContext(ctx))
+				s.running(1)
+				leave()
+				s.running(0)
+			})
+		})
+	}
+}
+
+// silent is a source that brings nothing until a ctx ends.
+type silent struct{ ctx context.Context }
+
+func (s silent) Read([]byte) (int, error) {
+	select {
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
+	case <-time.After(time.Minute):
+		return 0, io.EOF
 	}
 }
