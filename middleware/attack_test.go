@@ -249,22 +249,3 @@ func TestAttackStaleStandsInForAFailureAfterHints(t *testing.T) {
 		})
 	}
 }
-
-// The cache has asked, not the client: the client gets no 304.
-func TestAttackConfirmationWithATrailerIsNoAnswer(t *testing.T) {
-	protocols(t, func(t *testing.T, p protocol) {
-		o := middleware.Options{Policy: middleware.Policy{TTL: time.Second, StaleFor: -1}}
-		s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("ETag", `"1"`)
-			if r.Header.Get("If-None-Match") != "" {
-				w.WriteHeader(http.StatusNotModified)
-				w.Header().Set(http.TrailerPrefix+"X-Took", "1")
-				return
-			}
-			fmt.Fprint(w, "good")
-		})
-		s.get("/").wants(t, "good")
-		s.sleep(2)
-		s.get("/").wants(t, "good")
-	})
-}

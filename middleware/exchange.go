@@ -147,12 +147,11 @@ func (ex *exchange) finish() {
 	case c.declared >= 0 && c.declared != c.written && bodyAllowed(c.status):
 		ex.err = errAborted
 		return
+	case c.status == http.StatusNotModified && ex.asked: // whatever trailers it has
+		ex.freshen()
+		return
 	case lateTrailers(c.header):
 		ex.judged = judgement{why: "trailers", remember: true}
-		return
-	}
-	if c.status == http.StatusNotModified && ex.asked {
-		ex.freshen()
 		return
 	}
 	ex.judged = c.judged

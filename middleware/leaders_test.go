@@ -317,3 +317,49 @@ func (s silent) Read([]byte) (int, error) {
 		return 0, io.EOF
 	}
 }
+
+// The cache has asked, not the client: that gets what is confirmed, whatever trailers the confirmation has.
+func TestConfirmationWithTrailersIsNoAnswer(t *testing.T) {
+	for name, confirm := range map[string]func(w http.ResponseWriter){
+		"late": func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNotModified)
+			w.Header().Set(http.TrailerPrefix+"X-Took", "1")
+		},
+		"early": func(w http.ResponseWriter) {
+			w.Header().Set(http.TrailerPrefix+"X-Took", "1")
+			w.WriteHeader(http.StatusNotModified)
+		},
+		"announced": func(w http.ResponseWriter) {
+			w.Header().Set("Trailer", "X-Took")
+			w.WriteHeader(http.StatusNotModified)
+			w.Header().Set("X-Took", "1")
+		},
+	} {
+		for _, cacheControl := range []string{"max-age=1", "no-cache"} {
+			t.Run(name+" "+cacheControl, func(t *testing.T) {
+				protocols(t, func(t *testing.T, p protocol) {
+					s := p.open(t, under(middleware.Policy{StaleFor: -1}), func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("Cache-Control", cacheControl)
+						w.Header().Set("Etag", `"1"`)
+						if r.Header.Get("If-None-Match") != "" {
+							confirm(w)
+							return
+						}
+						fmt.Fprint(w, "good")
+					})
+					s.get("/").wants(t, "good")
+					s.sleep(2)
+					a := s.get("/")
+					a.wants(t, "good")
+					if len(a.header["Trailer"]) > 0 {
+						t.Errorf("trailers are announced: %v", a)
+					}
+					if cacheControl != "no-cache" {
+						s.get("/").wants(t, "good")
+						s.ran(2)
+					}
+				})
+			})
+		}
+	}
+}
