@@ -222,30 +222,3 @@ func TestAttackMalformedCacheControl(t *testing.T) {
 		})
 	}
 }
-
-// A handler that has sent hints, or set a deadline, and then fails: what is stale stands in for it all the same.
-func TestAttackStaleStandsInForAFailureAfterHints(t *testing.T) {
-	for name, first := range map[string]func(http.ResponseWriter){
-		"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
-		"deadline": func(w http.ResponseWriter) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			protocols(t, func(t *testing.T, p protocol) {
-				o := middleware.Options{Policy: middleware.Policy{TTL: time.Second, StaleFor: -1}}
-				s := p.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
-					first(w)
-					if run(r) > 1 {
-						w.WriteHeader(http.StatusInternalServerError)
-						return
-					}
-					fmt.Fprint(w, "good")
-				})
-				s.get("/").wants(t, "good")
-				s.sleep(2)
-				s.get("/").wants(t, "good")
-			})
-		})
-	}
-}

@@ -20,6 +20,7 @@ import (
 // brings, and the leader's, which is in Guard.Fetch or in follow.
 type exchange struct {
 	q      *request
+	name   string // whose load it is for
 	p      *policy
 	prev   *stored // what is to be replaced; nil: nothing
 	fwd    string  // why the handler runs, in the words of Cache-Status

@@ -363,3 +363,55 @@ func TestConfirmationWithTrailersIsNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// What a handler that then fails had for its client before it answered, hints and deadlines, is no answer yet:
+// what is stale stands in for the failure all the same, as long as it may.
+func TestStaleAnswerStandsInForAFailureAfterHints(t *testing.T) {
+	firsts := map[string]func(http.ResponseWriter){
+		"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
+		"deadline": func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+		},
+	}
+	fails := map[string]func(http.ResponseWriter, *http.Request){
+		"status": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"panic":  func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"short": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			w.WriteHeader(http.StatusOK)
+		},
+	}
+	for first, begin := range firsts {
+		for name, fail := range fails {
+			for _, backoff := range []time.Duration{0, -1} {
+				t.Run(fmt.Sprint(first, " ", name, " ", backoff), func(t *testing.T) {
+					protocols(t, func(t *testing.T, p protocol) {
+						set := under(middleware.Policy{TTL: time.Second, StaleFor: -1, StaleIfError: time.Minute})
+						set.opts.Guard.Policy.ErrorBackoff = backoff
+						s := p.open(t, set, func(w http.ResponseWriter, r *http.Request) {
+							w.Header().Set("Etag", `"1"`) // kept for ten minutes
+							begin(w)
+							if run(r) > 1 {
+								fail(w, r)
+								return
+							}
+							fmt.Fprint(w, "good")
+						})
+						s.get("/").wants(t, "good")
+						s.sleep(2)
+						a := s.get("/")
+						a.wants(t, "good")
+						if status := a.header.Get("Cache-Status"); !strings.Contains(status, "stale") {
+							t.Errorf("Cache-Status: %s", status)
+						}
+						s.ran(2)
+						s.sleep(100)
+						if a := s.do(s.request("/")); a.err == nil && a.status == http.StatusOK {
+							t.Errorf("what may not serve any more has: %v", a)
+						}
+					})
+				})
+			}
+		}
+	}
+}

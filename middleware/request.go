@@ -152,7 +152,7 @@ func (q *request) begin(ctx context.Context, l *stampede.Load[*stored], prev *st
 	q.copy()
 	r := q.copied.Clone(ctx)
 	q.forLoad(r)
-	ex := &exchange{q: q, prev: prev, fwd: fwd, leased: l.Leased()}
+	ex := &exchange{q: q, name: l.Key(), prev: prev, fwd: fwd, leased: l.Leased()}
 	ex.ready(ctx, q.outer)
 	if q.wants == l.Key() && (q.ex == nil || q.ex.giveWay()) {
 		q.ex = ex

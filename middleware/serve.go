@@ -1,11 +1,13 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
 
+	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -186,6 +188,9 @@ func (q *request) lead(ex *exchange, stored bool) {
 	if !ex.follow(q.r.Context(), q.w) {
 		return
 	}
+	if q.standIn(ex) {
+		return
+	}
 	c := &ex.capture
 	var p *panicked
 	switch {
@@ -202,6 +207,29 @@ func (q *request) lead(ex *exchange, stored bool) {
 	default:
 		q.complete(ex, stored)
 	}
+}
+
+// standIn answers with what is stale, if that may serve, instead of a run that has failed. Mostly the guard sees
+// to that. Here it is for who left the guard, since the handler had hints or a deadline for the client, and has
+// been sent no answer yet.
+func (q *request) standIn(ex *exchange) bool {
+	if ex.err == nil && !failed(ex.capture.status) || ex.capture.passing || !q.wait.isDetached() || ex.prev == nil || ex.prev.errorFor <= 0 {
+		return false
+	}
+	again := func(context.Context, *stampede.Load[*stored]) (*stored, error) {
+		return nil, cmp.Or[error](ex.err, &failedError{ex.capture.status})
+	}
+	res, err := q.h.cache.guard.Fetch(context.WithValue(q.r.Context(), budget.Key, &q.wait.spent), ex.name, again)
+	if err != nil || !q.mayHave(res.Value) || res.Value.validate || tooLate(&res) {
+		return false
+	}
+	q.reuse(&res)
+	return true
+}
+
+// tooLate says whether a response may not serve any more even if the handler fails.
+func tooLate(res *stampede.Result[*stored]) bool {
+	return res.Freshness == stampede.OnlyIfError && -res.FreshFor > res.Value.errorFor
 }
 
 // complete sends the whole response of a run.
@@ -304,7 +332,7 @@ func (q *request) reuse(res *stampede.Result[*stored]) {
 		q.apart("not-shared")
 	case s.validate:
 		q.validate(res)
-	case res.Freshness == stampede.OnlyIfError && -res.FreshFor > s.errorFor:
+	case tooLate(res):
 		if ex := q.latest(); ex != nil && ex.isDone() {
 			q.lead(ex, false)
 			return
