@@ -166,36 +166,6 @@ func TestAttackPolicyThatNamesMoreTakesNothingStoredWithout(t *testing.T) {
 	}
 }
 
-// What is kept only to be confirmed (KeepFor) is no answer to who has waited long enough, or may not wait.
-func TestAttackKeptForValidationIsNoHerd(t *testing.T) {
-	for name, c := range map[string]struct {
-		guard stampede.Options
-		most  int
-	}{
-		"SoftTimeout": {stampede.Options{SoftTimeout: 100 * time.Millisecond}, 2},
-		"MaxWaiters":  {stampede.Options{MaxWaiters: 10}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := middleware.Options{Policy: middleware.Policy{TTL: time.Second, StaleFor: -1, StaleIfError: -1}, Guard: c.guard}
-				s := http1.open(t, setting{opts: o}, func(w http.ResponseWriter, r *http.Request) {
-					if run(r) > 1 {
-						time.Sleep(time.Second)
-					}
-					w.Header().Set("ETag", fmt.Sprintf(`"%d"`, run(r)))
-					fmt.Fprint(w, run(r))
-				})
-				s.get("/").wants(t, "1")
-				s.sleep(2)
-				s.same(50, "/").wait()
-				if n := s.source.total(); n > c.most {
-					t.Errorf("50 requests for what has expired cost %d runs", n-1)
-				}
-			})
-		})
-	}
-}
-
 // Two lines and one with a comma are one key; a handler that uses Header.Get tells them apart.
 func TestAttackLinesAndCommas(t *testing.T) {
 	protocols(t, func(t *testing.T, p protocol) {

@@ -415,3 +415,59 @@ func TestStaleAnswerStandsInForAFailureAfterHints(t *testing.T) {
 		}
 	}
 }
+
+// What is kept only to be confirmed (KeepFor) is no answer. So who has no time to wait (SoftTimeout), or no room
+// (MaxWaiters), or comes when the handler has just failed, is treated as if it was not there: and not by a run of
+// the handler for each.
+func TestResponseKeptForConfirmationIsNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		guard   stampede.Options
+		fails   bool
+		ok      int // that many requests of fifty are answered with a 200
+		refused int // and so many with a 503
+		runs    int
+	}{
+		"SoftTimeout":  {guard: stampede.Options{SoftTimeout: 100 * time.Millisecond}, ok: 50, runs: 2},
+		"MaxWaiters":   {guard: stampede.Options{MaxWaiters: 10}, ok: 10, refused: 40, runs: 2},
+		"ErrorBackoff": {fails: true, ok: 50, runs: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocols(t, func(t *testing.T, p protocol) {
+				set := under(middleware.Policy{TTL: time.Second, StaleFor: -1, StaleIfError: time.Second})
+				set.opts.Guard = c.guard
+				s := p.open(t, set, func(w http.ResponseWriter, r *http.Request) {
+					n := run(r)
+					if n == 2 && c.fails {
+						w.WriteHeader(http.StatusInternalServerError)
+						return
+					}
+					if n > 1 {
+						time.Sleep(time.Second)
+					}
+					w.Header().Set("Etag", fmt.Sprintf(`"%d"`, n))
+					fmt.Fprint(w, n)
+				})
+				s.get("/").wants(t, "1")
+				s.sleep(3)
+				if c.fails {
+					if a := s.get("/"); a.status != http.StatusInternalServerError {
+						t.Errorf("got %v", a)
+					}
+				}
+				ok, refused := 0, 0
+				for _, a := range s.same(50, "/").wait() {
+					switch a.status {
+					case http.StatusOK:
+						ok++
+					case http.StatusServiceUnavailable:
+						refused++
+					}
+				}
+				if ok != c.ok || refused != c.refused {
+					t.Errorf("%d answers and %d refusals, want %d and %d", ok, refused, c.ok, c.refused)
+				}
+				s.ran(c.runs)
+			})
+		})
+	}
+}

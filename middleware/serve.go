@@ -220,16 +220,11 @@ func (q *request) standIn(ex *exchange) bool {
 		return nil, cmp.Or[error](ex.err, &failedError{ex.capture.status})
 	}
 	res, err := q.h.cache.guard.Fetch(context.WithValue(q.r.Context(), budget.Key, &q.wait.spent), ex.name, again)
-	if err != nil || !q.mayHave(res.Value) || res.Value.validate || tooLate(&res) {
+	if err != nil || !q.mayHave(res.Value) || res.Value.validate {
 		return false
 	}
 	q.reuse(&res)
 	return true
-}
-
-// tooLate says whether a response may not serve any more even if the handler fails.
-func tooLate(res *stampede.Result[*stored]) bool {
-	return res.Freshness == stampede.OnlyIfError && -res.FreshFor > res.Value.errorFor
 }
 
 // complete sends the whole response of a run.
@@ -332,12 +327,6 @@ func (q *request) reuse(res *stampede.Result[*stored]) {
 		q.apart("not-shared")
 	case s.validate:
 		q.validate(res)
-	case tooLate(res):
-		if ex := q.latest(); ex != nil && ex.isDone() {
-			q.lead(ex, false)
-			return
-		}
-		q.apart("stale")
 	default:
 		rep := report{hit: true, ttl: res.FreshFor}
 		outcome := Hit
