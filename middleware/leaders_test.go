@@ -240,7 +240,6 @@ func TestHeaderOfAClientThatLeftWhileTheCacheAskedIsLeftAlone(t *testing.T) {
 				}))
 				for range 2 {
 					ctx, leave := context.WithCancel(t.Context())
-					defer leave()
 					r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://site.example/", nil)
 					if err != nil {
 						t.Fatal(err)
@@ -251,6 +250,7 @@ func TestHeaderOfAClientThatLeftWhileTheCacheAskedIsLeftAlone(t *testing.T) {
 						w.wantsLeftAlone(t)
 						return
 					}
+					leave()
 				}
 				t.Error("the cache has not asked the handler")
 			})
