@@ -38,7 +38,6 @@ type capture struct {
 var (
 	_ http.Flusher    = (*capture)(nil)
 	_ http.Hijacker   = (*capture)(nil)
-	_ io.ReaderFrom   = (*capture)(nil)
 	_ io.StringWriter = (*capture)(nil)
 )
 
@@ -147,7 +146,7 @@ func (c *capture) show() {
 		c.discard, status = true, http.StatusNotModified // what the client has is the same
 	}
 	rep := report{fwd: ex.fwd, status: c.status, detail: c.judged.why, ttl: noTTL}
-	ex.post(func(w http.ResponseWriter) {
+	ex.post(sendHeader, func(w http.ResponseWriter) {
 		h := w.Header()
 		replaceHeader(h, c.final)
 		if c.discard {
@@ -171,11 +170,15 @@ func replaceHeader(h, from http.Header) {
 func (c *capture) inform(status int) {
 	header := c.header.Clone()
 	c.ex.claim()
-	c.ex.post(func(w http.ResponseWriter) {
+	c.ex.post(sendHints, func(w http.ResponseWriter) {
 		h := w.Header()
 		before := h.Clone()
 		replaceHeader(h, header)
 		w.WriteHeader(status)
+		if c.ex.q.hasLeft() {
+			c.ex.abandoned = true
+			return
+		}
 		replaceHeader(h, before)
 	})
 }
@@ -235,19 +238,6 @@ func (c *capture) lost() error {
 	return io.ErrClosedPipe
 }
 
-// ReadFrom lets the leader copy straight from src, once the response is passed on.
-func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
-	c.writeHeader(http.StatusOK)
-	if !c.passing || c.discard || c.ex.isCapturing() || c.declared >= 0 {
-		return io.Copy(writerOnly{c}, src)
-	}
-	if !c.ex.do(func(w http.ResponseWriter) { n, err = io.Copy(w, src) }) {
-		return 0, c.lost()
-	}
-	c.written += n
-	return n, err
-}
-
 // Flush is FlushError without the error.
 func (c *capture) Flush() { _ = c.FlushError() }
 
@@ -289,25 +279,25 @@ func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // SetReadDeadline applies to the leader's connection.
 func (c *capture) SetReadDeadline(at time.Time) error {
-	return c.control(func(rc *http.ResponseController) error { return rc.SetReadDeadline(at) })
+	return c.control(setReadDeadline, func(rc *http.ResponseController) error { return rc.SetReadDeadline(at) })
 }
 
 // SetWriteDeadline applies to the leader's connection.
 func (c *capture) SetWriteDeadline(at time.Time) error {
-	return c.control(func(rc *http.ResponseController) error { return rc.SetWriteDeadline(at) })
+	return c.control(setWriteDeadline, func(rc *http.ResponseController) error { return rc.SetWriteDeadline(at) })
 }
 
 // EnableFullDuplex applies to the leader's connection.
 func (c *capture) EnableFullDuplex() error {
-	return c.control((*http.ResponseController).EnableFullDuplex)
+	return c.control(setFullDuplex, (*http.ResponseController).EnableFullDuplex)
 }
 
 // control tells the error only where the handler waits for the leader anyway.
-func (c *capture) control(set func(*http.ResponseController) error) error {
+func (c *capture) control(kind opKind, set func(*http.ResponseController) error) error {
 	var err error
 	waits := !c.ex.isCapturing()
 	c.ex.claim()
-	if !c.ex.post(func(w http.ResponseWriter) {
+	if !c.ex.post(kind, func(w http.ResponseWriter) {
 		if e := set(http.NewResponseController(w)); waits {
 			err = e
 		}

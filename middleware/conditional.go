@@ -100,11 +100,12 @@ func leaveOut(h http.Header) {
 func validator(h http.Header) bool { return len(h["Etag"]) > 0 || len(h["Last-Modified"]) > 0 }
 
 // notFrom304 are the fields that a 304 of the handler does not change in what is stored: those that belong
-// to the stored content, and the validator that has just been confirmed (RFC 9111, section 3.2).
+// to the stored content, the validator that has just been confirmed (RFC 9111, section 3.2), and trailers, which
+// are of this one response.
 func notFrom304(name string) bool {
 	switch name {
-	case "Content-Length", "Content-Encoding", "Content-Range", "Content-Md5", "Content-Digest", "Repr-Digest", "Etag":
+	case "Content-Length", "Content-Encoding", "Content-Range", "Content-Md5", "Content-Digest", "Repr-Digest", "Etag", "Trailer":
 		return true
 	}
-	return false
+	return strings.HasPrefix(name, http.TrailerPrefix)
 }

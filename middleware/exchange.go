@@ -21,6 +21,7 @@ import (
 // brings, and the leader's, which is in Guard.Fetch or in follow.
 type exchange struct {
 	q      *request
+	name   string // whose load it is for
 	p      *policy
 	prev   *stored // what is to be replaced; nil: nothing
 	fwd    string  // why the handler runs, in the words of Cache-Status
@@ -43,13 +44,20 @@ type exchange struct {
 	judged   judgement
 	err      error // why there is no response that could be used
 
+	answer *stored // what the load returned; the request's mutex protects it
+	why    string  // and why that is not stored though it could be; the same
+
+	// The leader's client left while it was sent an informational response. Of the leader's goroutine.
+	abandoned bool
+
 	awake chan struct{} // there is something in the queue, or more of the body
 
 	mu        sync.Mutex // protects what follows, and what is appended to capture.body
 	left      bool       // gone is closed
 	claimed   bool       // the leader will follow, or does
+	over      bool       // the load has ended without what the handler is still to bring
 	capturing bool       // the response is to be stored
-	queue     []func(http.ResponseWriter)
+	queue     []op
 	flushing  bool // the handler wants sent what there is
 	shown     bool // the leader has sent the header
 	bodyless  bool // and that was all
@@ -84,23 +92,27 @@ type failedError struct{ status int }
 
 func (e *failedError) Error() string { return "middleware: status " + http.StatusText(e.status) }
 
-// start runs the handler.
-func (ex *exchange) start(ctx context.Context, next http.Handler, r *http.Request, outer http.Header) {
+// ready makes what a run needs.
+func (ex *exchange) ready(ctx context.Context, outer http.Header) {
 	ex.p, ex.begun, ex.capturing = &ex.q.h.cache.policy, time.Now(), true
 	ex.ops, ex.gone = make(chan func(http.ResponseWriter)), make(chan struct{})
 	ex.awake = make(chan struct{}, 1)
 	ex.released, ex.flushed, ex.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
-	r = r.WithContext(ex.q.h.detached(ex.ctx, ex.q.saved))
-	if ex.prev != nil {
-		ex.asked = validate(r.Header, ex.prev)
-	}
 	header := outer.Clone()
 	if header == nil {
 		header = make(http.Header)
 	}
 	ex.capture = capture{ex: ex, outer: outer, given: maps.Clone(header), header: header, declared: -1}
+}
+
+// start runs the handler.
+func (ex *exchange) start(next http.Handler, r *http.Request) {
+	r = r.WithContext(ex.q.h.detached(ex.ctx, ex.q.saved))
+	if ex.prev != nil {
+		ex.asked = validate(r.Header, ex.prev)
+	}
 	go ex.run(next, r)
 }
 
@@ -138,12 +150,11 @@ func (ex *exchange) finish() {
 	case c.declared >= 0 && c.declared != c.written && bodyAllowed(c.status):
 		ex.err = errAborted
 		return
+	case c.status == http.StatusNotModified && ex.asked: // whatever trailers it has
+		ex.freshen()
+		return
 	case lateTrailers(c.header):
 		ex.judged = judgement{why: "trailers", remember: true}
-		return
-	}
-	if c.status == http.StatusNotModified && ex.asked {
-		ex.freshen()
 		return
 	}
 	ex.judged = c.judged
@@ -215,6 +226,14 @@ func (ex *exchange) result(ctx context.Context) (j judgement, ok bool) {
 			return j, false // from now on it is the leader's alone
 		}
 		ex.cancel(cmp.Or(context.Cause(ctx), errAborted))
+		select {
+		case <-ex.done:
+			return ex.judged, ex.isCapturing() || ex.err != nil
+		case <-ex.released: // the handler waits for its leader now, and the leader for the load
+		}
+		if ex.hasLeader() {
+			return ex.capture.judged, false
+		}
 		<-ex.done // so that a handler that ignores its ctx counts as abandoned
 		return ex.judged, true
 	}

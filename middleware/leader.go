@@ -2,8 +2,8 @@ package middleware
 
 import (
 	"context"
-	"io"
 	"net/http"
+	"slices"
 )
 
 // This file is how the handler of a run and the leader's goroutine work together.
@@ -13,8 +13,8 @@ import (
 // body it sends from what is kept anyway. Once the response is for the leader alone, the handler does wait,
 // as it would for its own connection.
 
-// claim makes the leader leave the guard and follow, while the load goes on. It does nothing if nobody has
-// waited for this run.
+// claim makes the leader leave the guard and follow, while the load goes on. If that is over, the run is the
+// leader's alone from now on. It does nothing if nobody has waited for this run.
 func (ex *exchange) claim() {
 	ex.mu.Lock()
 	if ex.left || ex.claimed {
@@ -22,6 +22,7 @@ func (ex *exchange) claim() {
 		return
 	}
 	ex.claimed = true
+	ex.capturing = !ex.over
 	ex.detach()
 	ex.mu.Unlock()
 	ex.q.wait.detach()
@@ -42,10 +43,11 @@ func (ex *exchange) release() {
 	}
 }
 
-// stopCapturing hands the run over to the leader; false if there is none that follows.
+// stopCapturing ends the load: it hands the run over to the leader. False: there is none that follows, yet.
 func (ex *exchange) stopCapturing() bool {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
+	ex.over = true
 	if !ex.claimed || ex.left {
 		return false
 	}
@@ -59,19 +61,59 @@ func (ex *exchange) isCapturing() bool {
 	return ex.capturing
 }
 
+func (ex *exchange) isReleased() bool { return isClosed(ex.released) }
+
+func (ex *exchange) isDone() bool { return isClosed(ex.done) }
+
+func (ex *exchange) hasLeader() bool { return !isClosed(ex.gone) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// op is what the leader's goroutine is to do.
+type op struct {
+	kind opKind
+	do   func(http.ResponseWriter)
+}
+
+type opKind uint8
+
+const (
+	sendHeader opKind = iota
+	sendHints
+	setReadDeadline
+	setWriteDeadline
+	setFullDuplex
+)
+
 // post has the leader do something: soon while the response may be stored, at once when it is the leader's
 // alone. It returns false if there is no leader.
-func (ex *exchange) post(op func(http.ResponseWriter)) bool {
+func (ex *exchange) post(kind opKind, do func(http.ResponseWriter)) bool {
 	ex.mu.Lock()
 	if !ex.capturing {
 		ex.mu.Unlock()
-		return ex.do(op)
+		return ex.do(do)
 	}
 	defer ex.mu.Unlock()
-	if ex.left || len(ex.queue) >= maxQueue {
+	if ex.left {
 		return false
 	}
-	ex.queue = append(ex.queue, op)
+	switch kind {
+	case sendHeader: // comes once, and is never refused
+	case sendHints:
+		if len(ex.queue) >= maxQueue {
+			return true // it is no harm to lose some
+		}
+	default: // the last one counts
+		ex.queue = slices.DeleteFunc(ex.queue, func(o op) bool { return o.kind == kind })
+	}
+	ex.queue = append(ex.queue, op{kind, do})
 	ex.wake()
 	return true
 }
@@ -89,16 +131,18 @@ func (ex *exchange) wake() {
 
 // do lets the leader's goroutine do something, after all that came before, and waits for it. It returns
 // false if there is no leader any more.
-func (ex *exchange) do(op func(http.ResponseWriter)) bool {
+func (ex *exchange) do(do func(http.ResponseWriter)) (done bool) {
 	finished := make(chan struct{})
 	select {
 	case ex.ops <- func(w http.ResponseWriter) {
 		defer close(finished)
 		ex.drain(w)
-		op(w)
+		if done = !ex.abandoned; done {
+			do(w)
+		}
 	}:
 		<-finished
-		return true
+		return done
 	case <-ex.gone:
 		return false
 	}
@@ -107,20 +151,22 @@ func (ex *exchange) do(op func(http.ResponseWriter)) bool {
 // follow does what the handler wants done, on the leader's goroutine, until the handler has returned. It
 // returns false if the leader's ctx ended before.
 func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
-	for {
+	for !ex.abandoned {
 		select {
 		case <-ex.awake:
 			ex.drain(w)
-		case op := <-ex.ops:
-			op(w)
+		case do := <-ex.ops:
+			do(w)
 		case <-ex.done:
 			ex.drain(w)
-			return true
+			return !ex.abandoned
 		case <-ctx.Done():
 			ex.leave()
 			return false
 		}
 	}
+	ex.leave()
+	return false
 }
 
 // drain does what is in the queue, and sends of the body what has not been sent.
@@ -139,7 +185,9 @@ func (ex *exchange) drain(w http.ResponseWriter) {
 			return
 		}
 		for _, op := range queue {
-			op(w)
+			if op.do(w); ex.abandoned {
+				return
+			}
 		}
 		if len(part) > 0 {
 			_, _ = w.Write(part) // that this client has gone is its own business
@@ -150,13 +198,11 @@ func (ex *exchange) drain(w http.ResponseWriter) {
 	}
 }
 
-func (ex *exchange) isDone() bool {
-	select {
-	case <-ex.done:
-		return true
-	default:
-		return false
-	}
+// isShown says whether the header has been sent.
+func (ex *exchange) isShown() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.shown
 }
 
 // headed says that the header has been sent.
@@ -170,6 +216,11 @@ func (ex *exchange) headed(bodyless bool) {
 func (ex *exchange) leave() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
+	ex.leaveLocked()
+}
+
+// leaveLocked is called with ex.mu held.
+func (ex *exchange) leaveLocked() {
 	if ex.left {
 		return
 	}
@@ -180,5 +231,13 @@ func (ex *exchange) leave() {
 	}
 }
 
-// writerOnly hides what else an io.Writer can do.
-type writerOnly struct{ io.Writer }
+// giveWay leaves the run, unless the leader's client may have been sent something of it.
+func (ex *exchange) giveWay() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.claimed && !ex.left {
+		return false
+	}
+	ex.leaveLocked()
+	return true
+}

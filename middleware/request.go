@@ -27,14 +27,12 @@ type request struct {
 	varName  string  // its hash
 
 	mu     sync.Mutex // protects what follows
-	served bool       // no run of the handler is for this request: those that there are, are for others
+	wants  string     // the name whose load runs the handler for this request; "": runs are for others
 	ended  bool
 	copied *http.Request
 	outer  http.Header // what the layers outside had set by then
 	saved  any         // of the router
-	ex     *exchange   // the latest run of the handler for this request
-	answer *stored     // what that run's load returned
-	why    string      // and why it is not stored though it could be
+	ex     *exchange   // the run of the handler that this request follows, or will
 }
 
 // newRequest prepares r for the guard.
@@ -46,6 +44,7 @@ func (h *handler) newRequest(w http.ResponseWriter, r *http.Request, t target) *
 	}
 	q.auth = q.identity == "" && p.Authorization == ExplicitAuthorization && authorized(r)
 	q.base, q.baseName = baseKey(p.Version, p.class(q.auth), &t)
+	q.wants = q.baseName
 	return q
 }
 
@@ -124,7 +123,7 @@ func keepCookies(r *http.Request, names []string) {
 func (q *request) letGo() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.served = true
+	q.wants = ""
 	if q.ex != nil {
 		q.ex.leave()
 	}
@@ -139,8 +138,13 @@ func (q *request) end() {
 	q.wait.end()
 }
 
+// hasLeft says whether the client has left. If so when an informational response has been written, nothing may be
+// done to the header any more: over HTTP/2, WriteHeader returns as soon as the client leaves, and net/http may
+// read the header after that.
+func (q *request) hasLeft() bool { return q.r.Context().Err() != nil }
+
 // begin runs the handler for a load. It returns nil if there is no request any more to run it with.
-func (q *request) begin(ctx context.Context, prev *stored, fwd string, leased bool) *exchange {
+func (q *request) begin(ctx context.Context, l *stampede.Load[*stored], prev *stored, fwd string) *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended && q.copied == nil {
@@ -149,12 +153,27 @@ func (q *request) begin(ctx context.Context, prev *stored, fwd string, leased bo
 	q.copy()
 	r := q.copied.Clone(ctx)
 	q.forLoad(r)
-	q.ex = &exchange{q: q, prev: prev, fwd: fwd, leased: leased}
-	q.ex.start(ctx, q.h.next, r, q.outer)
-	if q.served {
-		q.ex.leave()
+	ex := &exchange{q: q, name: l.Key(), prev: prev, fwd: fwd, leased: l.Leased()}
+	ex.ready(ctx, q.outer)
+	if q.wants == l.Key() && (q.ex == nil || q.ex.giveWay()) {
+		q.ex = ex
+	} else {
+		ex.leave()
 	}
-	return q.ex
+	ex.start(q.h.next, r)
+	return ex
+}
+
+// turnTo leaves the run that there may be, since the request now wants the load of another name. If it is too
+// late for that, it returns the run.
+func (q *request) turnTo(name string) *exchange {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ex != nil && !q.ex.giveWay() {
+		return q.ex
+	}
+	q.wants = name
+	return nil
 }
 
 // run is a load of the handler's response. What it returns as a response is for the leader as it is, and for
@@ -164,14 +183,14 @@ func (q *request) run(ctx context.Context, l *stampede.Load[*stored], prev *stor
 		fwd = "stale"
 	}
 	leaders := &stored{streamed: true}
-	ex := q.begin(ctx, prev, fwd, l.Leased())
+	ex := q.begin(ctx, l, prev, fwd)
 	if ex == nil { // it is put off
 		l.DoNotShare()
 		return nil, leaders, nil
 	}
 	j, ok := ex.result(ctx)
 	if !ok {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !ex.isReleased() {
 			return ex, leaders, context.Cause(ctx)
 		}
 		q.unshared(ctx, l, prev, &j)
@@ -248,7 +267,7 @@ func (q *request) loadBase(ctx context.Context, l *stampede.Load[*stored]) (*sto
 			c.policy.settle(l, answer, &ex.judged.life)
 		}
 	}
-	q.answered(answer, "")
+	q.answered(ex, answer, "")
 	return answer, err
 }
 
@@ -292,7 +311,7 @@ func (q *request) loadVariant(ctx context.Context, l *stampede.Load[*stored]) (*
 			c.policy.settle(l, answer, &ex.judged.life)
 		}
 	}
-	q.answered(answer, why)
+	q.answered(ex, answer, why)
 	return answer, err
 }
 
@@ -304,29 +323,33 @@ func (q *request) widen(ctx context.Context, vary []string) {
 	_ = q.h.cache.guard.Set(ctx, q.baseName, &stored{key: q.base, gen: newGeneration(), vary: vary})
 }
 
-func (q *request) answered(answer *stored, why string) {
+// answered keeps with a run what its load returned, and why that is not stored though it could be.
+func (q *request) answered(ex *exchange, answer *stored, why string) {
+	if ex == nil {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.answer, q.why = answer, why
+	ex.answer, ex.why = answer, why
 }
 
-func (q *request) whyUnstored() string {
+func (q *request) whyUnstored(ex *exchange) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.why
+	return ex.why
 }
 
 // led returns the run of the handler that v is the answer of, nil if it is from elsewhere.
 func (q *request) led(v *stored) *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if v != nil && v == q.answer {
+	if v != nil && q.ex != nil && v == q.ex.answer {
 		return q.ex
 	}
 	return nil
 }
 
-// latest returns the latest run of the handler, if it is one that somebody may have waited for.
+// latest returns the run of the handler that this request follows, or would have.
 func (q *request) latest() *exchange {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"strconv"
 	"time"
+
+	"github.com/herdgate/herdgate/internal/kept"
 )
 
 // stored is what the store holds: a response, or, for a URL with several of them, what they depend on. It
@@ -34,6 +36,14 @@ type generation [16]byte
 func newGeneration() (g generation) {
 	_, _ = rand.Read(g[:]) // never fails
 	return g
+}
+
+// ServesFor makes the guard know that a response may be kept for longer, so that it can be confirmed.
+func (s *stored) ServesFor() kept.For {
+	if s == nil {
+		return 0
+	}
+	return kept.For(s.errorFor)
 }
 
 func (s *stored) isSpec() bool { return s.gen != generation{} }

@@ -1,11 +1,13 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
 
+	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/stampede"
 )
 
@@ -127,7 +129,11 @@ func (q *request) serve() {
 			q.apart("key-size")
 			return
 		}
-		res, ex, err = q.fetch(q.varName, q.loadVariant)
+		if ex = q.turnTo(q.varName); ex != nil {
+			res.Stored = false
+		} else {
+			res, ex, err = q.fetch(q.varName, q.loadVariant)
+		}
 	}
 	if ex == nil {
 		q.letGo()
@@ -182,11 +188,16 @@ func (q *request) lead(ex *exchange, stored bool) {
 	if !ex.follow(q.r.Context(), q.w) {
 		return
 	}
+	if q.standIn(ex) {
+		return
+	}
 	c := &ex.capture
 	var p *panicked
 	switch {
 	case errors.As(ex.err, &p):
 		panic(p.value) // its stack has been logged
+	case c.passing && !ex.isShown(): // nor will be
+		panic(http.ErrAbortHandler)
 	case ex.err == nil && c.passing:
 		c.trailers(q.w.Header())
 	case errors.Is(ex.err, errAborted), c.passing:
@@ -196,6 +207,24 @@ func (q *request) lead(ex *exchange, stored bool) {
 	default:
 		q.complete(ex, stored)
 	}
+}
+
+// standIn answers with what is stale, if that may serve, instead of a run that has failed. Mostly the guard sees
+// to that. Here it is for who left the guard, since the handler had hints or a deadline for the client, and has
+// been sent no answer yet.
+func (q *request) standIn(ex *exchange) bool {
+	if ex.err == nil && !failed(ex.capture.status) || ex.capture.passing || !q.wait.isDetached() || ex.prev == nil || ex.prev.errorFor <= 0 {
+		return false
+	}
+	again := func(context.Context, *stampede.Load[*stored]) (*stored, error) {
+		return nil, cmp.Or[error](ex.err, &failedError{ex.capture.status})
+	}
+	res, err := q.h.cache.guard.Fetch(context.WithValue(q.r.Context(), budget.Key, &q.wait.spent), ex.name, again)
+	if err != nil || !q.mayHave(res.Value) || res.Value.validate {
+		return false
+	}
+	q.reuse(&res)
+	return true
 }
 
 // complete sends the whole response of a run.
@@ -210,7 +239,7 @@ func (q *request) complete(ex *exchange, stored bool) {
 	case !ex.leased:
 		rep.detail = "no-lease"
 	default:
-		rep.detail = q.whyUnstored()
+		rep.detail = q.whyUnstored(ex)
 	}
 	outcome := Miss
 	if c.status == http.StatusNotModified && ex.asked && ex.value != nil {
@@ -298,12 +327,6 @@ func (q *request) reuse(res *stampede.Result[*stored]) {
 		q.apart("not-shared")
 	case s.validate:
 		q.validate(res)
-	case res.Freshness == stampede.OnlyIfError && -res.FreshFor > s.errorFor:
-		if ex := q.latest(); ex != nil && ex.isDone() {
-			q.lead(ex, false)
-			return
-		}
-		q.apart("stale")
 	default:
 		rep := report{hit: true, ttl: res.FreshFor}
 		outcome := Hit

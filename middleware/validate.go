@@ -29,6 +29,7 @@ func (q *request) validate(res *stampede.Result[*stored]) {
 	v.implied()
 	age := s.age + res.Age
 	switch {
+	case v.abandoned:
 	case v.held:
 		fields := freshened(s.fields, changes(v.before, v.given, sent(v.Header())))
 		replaceHeader(q.w.Header(), v.before)
@@ -58,10 +59,11 @@ type validating struct {
 	given   http.Header // the same, in the slices that the handler finds
 	tag     string      // of what is stored
 
-	wrote    bool
-	held     bool // 304
-	failed   bool // 5xx
-	replaced bool // what is stored is not what there is now
+	wrote     bool
+	held      bool // 304
+	failed    bool // 5xx
+	replaced  bool // what is stored is not what there is now
+	abandoned bool // the client left while it was sent an informational response
 }
 
 func (v *validating) implied() {
@@ -74,6 +76,7 @@ func (v *validating) WriteHeader(status int) {
 	if v.wrote || status < 200 {
 		if !v.wrote {
 			v.ResponseWriter.WriteHeader(status)
+			v.abandoned = v.abandoned || v.q.hasLeft()
 		}
 		return
 	}
@@ -88,7 +91,9 @@ func (v *validating) WriteHeader(status int) {
 		v.failed = true
 	default:
 		v.replaced = v.replaced || status == http.StatusOK && (v.tag == "" || header.Get("Etag") != v.tag)
-		v.q.h.cache.report(v.Header(), &report{fwd: "stale", status: status, ttl: noTTL})
+		if !v.abandoned {
+			v.q.h.cache.report(v.Header(), &report{fwd: "stale", status: status, ttl: noTTL})
+		}
 		v.q.h.observe(v.q.r, Miss, "validate")
 		v.ResponseWriter.WriteHeader(status)
 	}

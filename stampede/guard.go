@@ -10,6 +10,7 @@ import (
 
 	"github.com/herdgate/herdgate/internal/budget"
 	"github.com/herdgate/herdgate/internal/flight"
+	"github.com/herdgate/herdgate/internal/kept"
 )
 
 // Guard keeps a stampede away from a source of values of type T. It is made by [New] and safe for
@@ -246,9 +247,9 @@ type lookup[T any] struct {
 }
 
 // servable is the freshness of an entry to who might serve it. That there is no such thing is an answer
-// only while it is fresh, whatever windows another program has written with it.
+// only while it is fresh, whatever windows another program has written with it. What is only kept is none.
 func servable(e *Entry) Freshness {
-	if fr := e.Freshness(); fr == Fresh || !e.NotFound {
+	if fr := e.Freshness(); fr == Fresh || !e.NotFound && !e.onlyKept {
 		return fr
 	}
 	return Dead
@@ -321,6 +322,10 @@ func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
 	r.From, r.Stored, r.Shared = FromStore, true, true
 	r.Freshness, r.FreshFor = e.Freshness(), e.FreshFor()
 	r.Age = max(e.TTL-r.FreshFor, 0)
+	if r.Freshness == OnlyIfError {
+		v, ok := any(r.Value).(kept.Value)
+		e.onlyKept = ok && -r.FreshFor > time.Duration(v.ServesFor())
+	}
 	return r
 }
 

@@ -150,6 +150,8 @@ type Entry struct {
 	// Fault says why what is stored could not be used. Such an entry is a miss; Stamp is set if at
 	// least that could be read.
 	Fault error
+
+	onlyKept bool // for the load that replaces it: as the guard has found by its value
 }
 
 // Window is the longest of the stale windows: the time that an entry is kept beyond its TTL.
