@@ -27,11 +27,12 @@ type batch[T any] struct {
 
 	mu      sync.Mutex // protects what follows
 	pending map[string]struct{}
-	open    *round[T]     // gathers
-	last    *round[T]     // the latest that was opened; only if serial
-	seat    *seat         // nil: none is taken
-	users   int           // of it
-	taking  chan struct{} // closed when the flight that takes one has it, or has given up; nil: none does
+	open    *round[T]           // gathers
+	last    *round[T]           // the latest that was opened; only if serial
+	seat    *seat               // nil: none is taken
+	users   int                 // of it
+	taking  chan struct{}       // closed when who takes one has it, or has given up; nil: nobody does
+	waits   map[string]struct{} // for a seat: a round that has one need not wait for these
 }
 
 // round is a call of a ManyLoader.
@@ -80,9 +81,20 @@ func (b *batch[T]) settle(key string) {
 // settled is called with b.mu held.
 func (b *batch[T]) settled(key string) {
 	delete(b.pending, key)
-	if len(b.pending) == 0 && b.open != nil && !b.open.late {
-		b.seal()
+	b.check()
+}
+
+// check seals the open round when there is nobody else to come. It is called with b.mu held.
+func (b *batch[T]) check() {
+	if b.open == nil || b.open.late {
+		return
 	}
+	for key := range b.pending {
+		if _, waits := b.waits[key]; !waits {
+			return
+		}
+	}
+	b.seal()
 }
 
 // seal is called with b.mu held, and a round open.
@@ -91,25 +103,30 @@ func (b *batch[T]) seal() {
 	b.open = nil
 }
 
-// share returns a flight's part in the seat of the batch. If there is none, again is closed when it is time to ask for it
-// again; if that is nil as well, it is up to this flight to take one, and to call took.
-func (b *batch[T]) share() (part *seat, again <-chan struct{}) {
+// share returns a part in the seat of the batch for the load of key. If there is none, again is closed when it is time to
+// ask for it again; if that is nil as well, it is up to the caller to take one, and to call took.
+func (b *batch[T]) share(key string) (part *seat, again <-chan struct{}) {
 	if b == nil {
 		return nil, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.seat != nil:
+	if b.seat != nil {
 		return b.part(), nil
-	case b.taking != nil:
+	}
+	if b.waits == nil {
+		b.waits = make(map[string]struct{})
+	}
+	b.waits[key] = struct{}{}
+	b.check()
+	if b.taking != nil {
 		return nil, b.taking
 	}
 	b.taking = make(chan struct{})
 	return nil, nil
 }
 
-// took makes the seat that a flight has taken that of the batch; nil if it has got none. It returns the flight's part.
+// took makes a seat that was taken that of the batch; nil if there was none to have. It returns the taker's part.
 func (b *batch[T]) took(s *seat) *seat {
 	if b == nil {
 		return s
@@ -121,6 +138,7 @@ func (b *batch[T]) took(s *seat) *seat {
 	if s == nil {
 		return nil
 	}
+	b.waits = nil // all of them have a seat now
 	return b.part()
 }
 

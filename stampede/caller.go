@@ -159,7 +159,7 @@ func (c *caller[T]) loadSelf() (Result[T], bool, error) {
 	if !g.life.enter() {
 		return Result[T]{}, false, ErrClosed
 	}
-	s, err := g.takeSeat(c.ctx, c.key, c.q.since, c.soft)
+	s, err := g.takeSeat(c)
 	if err != nil {
 		g.life.leave()
 		if c.q.alt != nil && c.ctx.Err() == nil {

@@ -1,7 +1,6 @@
 package stampede
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -42,7 +41,7 @@ func (j *job[T]) sit(w *vigil, inFleet bool) (out outcome[T], ok bool) {
 		return out, true
 	}
 	for p := (pause{}); !j.f.Lent(); p.more() {
-		part, again := j.load.batch.share()
+		part, again := j.load.batch.share(j.k.Key)
 		switch {
 		case part != nil:
 			j.seat = part
@@ -83,29 +82,60 @@ func (j *job[T]) stand() {
 	}
 }
 
-// takeSeat takes a seat of the pod for a load outside of a flight, for a caller who has waited since then.
-func (g *Guard[T]) takeSeat(ctx context.Context, key string, since time.Time, soft <-chan time.Time) (*seat, error) {
-	s := &seat{}
-	if g.seats == nil || partOfLoad(ctx, g.place) {
-		return s, nil
+// takeSeat takes a seat of the pod for the load of a caller, or a part in that of its batch. The caller has waited
+// since then.
+func (g *Guard[T]) takeSeat(c *caller[T]) (*seat, error) {
+	if g.seats == nil || partOfLoad(c.ctx, g.place) {
+		return &seat{}, nil
 	}
-	select {
-	case g.seats <- struct{}{}:
-		s.inPod = true
-		return s, nil
-	default:
+	b := c.load.batch
+	for {
+		part, again := b.share(c.key)
+		if part != nil {
+			return part, nil
+		}
+		s := &seat{}
+		if again != nil { // who takes it has the same time
+			s = nil
+		}
+		err := g.waitForSeat(c, s, again)
+		if again == nil {
+			if err != nil {
+				s = nil
+			}
+			s = b.took(s)
+		}
+		if err != nil || s != nil {
+			return s, err
+		}
 	}
-	rest := max(g.opts.WaitTimeout-time.Since(since), 0)
-	switch g.pauseForSeat(s, rest, nil, &vigil{}, ctx.Done(), soft) {
+}
+
+// waitForSeat waits for a seat in the pod, or without s until again is closed.
+func (g *Guard[T]) waitForSeat(c *caller[T], s *seat, again <-chan struct{}) error {
+	d := max(g.opts.WaitTimeout-time.Since(c.q.since), 0)
+	if s == nil {
+		d = maxTTL
+	} else {
+		select {
+		case g.seats <- struct{}{}:
+			s.inPod = true
+			return nil
+		default:
+		}
+	}
+	switch g.pauseForSeat(s, d, again, &vigil{}, c.ctx.Done(), c.soft) {
 	case callerLeft:
-		return nil, ctx.Err()
+		return c.ctx.Err()
 	case closed:
-		return nil, ErrClosed
+		return ErrClosed
+	case softTimeout:
+		return g.overloaded(c.key)
 	}
-	if !s.inPod {
-		return nil, g.overloaded(key)
+	if s != nil && !s.inPod {
+		return g.overloaded(c.key)
 	}
-	return s, nil
+	return nil
 }
 
 func (g *Guard[T]) overloaded(key string) error {
@@ -216,6 +246,7 @@ const (
 	keyWatched
 	keyChanged
 	callerLeft
+	softTimeout
 	closed
 )
 
@@ -241,6 +272,7 @@ func (g *Guard[T]) pauseForSeat(s *seat, d time.Duration, again <-chan struct{},
 	case <-again:
 	case <-timer.C:
 	case <-soft:
+		return softTimeout
 	case <-watched:
 		w.stands = ready
 		return keyWatched
