@@ -46,7 +46,7 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 			NotFoundTTL: pick(-1, 300*ms), ErrorBackoff: pick(-1, 300*ms), MaxErrorBackoff: pick(-1, 2000*ms), Jitter: -1, Beta: -1,
 		},
 		LoadTimeout: 2 * time.Second, SoftTimeout: pick(0, 0, 300*ms), WaitTimeout: pick(0, 0, 700*ms),
-		Hedge: []float64{0, 0, 1, 3}[rng.IntN(4)], FleetLoads: []int{0, 0, 0, 0, 0, 1}[rng.IntN(6)], MaxLoads: []int{0, 0, 0, 0, 0, 1}[rng.IntN(6)],
+		Hedge: []float64{0, 1, 1, 2}[rng.IntN(4)], FleetLoads: []int{0, 0, 0, 0, 0, 1}[rng.IntN(6)], MaxLoads: []int{0, 0, 0, 0, 0, 1}[rng.IntN(6)],
 		Lease: pick(100*ms, 600*ms, 1000*ms, 5000*ms), StoreBudget: pick(50*ms, 250*ms),
 		MaxAbandoned: []int{0, 0, 2}[rng.IntN(3)], OnWaitTimeout: stampede.WaitAction(rng.IntN(2)),
 		Logger: slog.New(slog.DiscardHandler),

@@ -68,7 +68,11 @@ func TestGuardKeepsItsPromisesWhateverTheOrder(t *testing.T) {
 	t.Logf("%d steps in %d runs", steps.Load(), seeds.Load())
 	for i := range seen {
 		t.Logf("%7d %s", seen[i].Load(), sightNames[i])
-		if seen[i].Load() == 0 && total >= 50_000 && !t.Failed() {
+		enough := uint64(50_000)
+		if sight(i) == sawHedge { // once in some 40,000
+			enough = 1_000_000
+		}
+		if seen[i].Load() == 0 && total >= enough && !t.Failed() {
 			t.Errorf("never came about: %s", sightNames[i])
 		}
 	}
