@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/herdgate/herdgate/bench/internal/child"
 	"github.com/herdgate/herdgate/bench/internal/contender"
 	"github.com/herdgate/herdgate/bench/internal/measure"
 )
@@ -117,22 +118,8 @@ type process struct {
 }
 
 func spawn(ctx context.Context, c contender.Contender, number int, spec Spec, source string) (runner, error) {
-	self, err := os.Executable()
+	cmd, stdin, stdout, err := child.Start(ctx, podEnv)
 	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), podEnv+"=1")
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	p := &process{cmd, stdin, gob.NewEncoder(stdin), gob.NewDecoder(bufio.NewReader(stdout))}

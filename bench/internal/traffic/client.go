@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"time"
+
+	"github.com/herdgate/herdgate/bench/internal/child"
 )
 
 // clientEnv marks a process as a client. Orders come on its standard input, answers go to its standard output.
@@ -69,22 +71,8 @@ type Client struct {
 
 // Start starts a client, which lives until Close or until ctx ends. The program must call Main first thing.
 func Start(ctx context.Context) (*Client, error) {
-	self, err := os.Executable()
+	cmd, stdin, stdout, err := child.Start(ctx, clientEnv)
 	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), clientEnv+"=1")
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	return &Client{cmd, stdin, gob.NewEncoder(stdin), gob.NewDecoder(bufio.NewReader(stdout))}, nil
