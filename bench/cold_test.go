@@ -51,19 +51,22 @@ func BenchmarkCold(b *testing.B) {
 
 func cold(b *testing.B, newPod func(load func(context.Context, string) ([]byte, error)) func(context.Context, string) ([]byte, error)) {
 	const pods, callers, took = 8, 64, 200 * time.Millisecond
-	var loads atomic.Int64
+	var loads, first, last atomic.Int64 // first, last: when the first load of a round began, and the last one ended
 	gets := make([]func(context.Context, string) ([]byte, error), pods)
 	for i := range gets {
 		gets[i] = newPod(func(_ context.Context, key string) ([]byte, error) {
 			if key != "warm" {
 				loads.Add(1)
+				began := time.Now().UnixNano()
 				time.Sleep(took) // real time: the load
+				first.CompareAndSwap(0, began)
+				last.Store(time.Now().UnixNano())
 			}
 			return make([]byte, 1024), nil
 		})
 		_, _ = gets[i](context.Background(), "warm")
 	}
-	var slowest []time.Duration
+	var slowest, before, after []time.Duration
 	requests := monitor(b)
 	run := time.Now().UnixNano()
 	round := 0
@@ -91,11 +94,18 @@ func cold(b *testing.B, newPod func(load func(context.Context, string) ([]byte, 
 			}
 		}
 		ready.Wait()
+		first.Store(0)
+		t0 := time.Now().UnixNano()
 		close(begin)
 		wg.Wait()
 		slowest = append(slowest, worst-took)
+		before, after = append(before, time.Duration(first.Load()-t0)), append(after, time.Duration(time.Now().UnixNano()-last.Load()))
 	}
-	slices.Sort(slowest)
+	for _, all := range [][]time.Duration{slowest, before, after} {
+		slices.Sort(all)
+	}
+	b.ReportMetric(float64(before[len(before)/2].Microseconds())/1000, "before-load-ms")
+	b.ReportMetric(float64(after[len(after)/2].Microseconds())/1000, "after-load-ms")
 	b.ReportMetric(float64(loads.Load())/float64(round), "loads/op")
 	b.ReportMetric(float64(slowest[len(slowest)/2].Microseconds())/1000, "beyond-p50-ms")
 	b.ReportMetric(float64(slowest[len(slowest)*99/100].Microseconds())/1000, "beyond-p99-ms")

@@ -10,20 +10,23 @@ import (
 
 // caller is a call of Get that could not be served at once, over all its rounds.
 type caller[T any] struct {
-	g    *Guard[T]
-	ctx  context.Context
-	key  string
-	load loader[T]
-	q    ask[T]
-	came flight.Mark // when it joined its first flight; zero: not yet
-	miss bool
-	soft <-chan time.Time // SoftTimeout has passed since the first time that it had an alternative
-	from time.Time        // that time
+	g      *Guard[T]
+	ctx    context.Context
+	key    string
+	load   loader[T]
+	q      ask[T]
+	came   flight.Mark      // when it joined its first flight; zero: not yet
+	miss   bool             // counted as a miss
+	hit    bool             // or as a hit: it is not one any more
+	blind  bool             // it has not looked what is stored: see unread.go
+	failed error            // of the load that it waited for without having looked
+	soft   <-chan time.Time // SoftTimeout has passed since the first time that it had an alternative
+	from   time.Time        // that time
 }
 
 // missed counts the call, not its rounds.
 func (c *caller[T]) missed() {
-	if !c.miss {
+	if !c.miss && !c.hit {
 		c.miss = true
 		c.g.events.emit(EventMiss, c.key, 0, nil)
 	}
@@ -31,14 +34,19 @@ func (c *caller[T]) missed() {
 
 // join joins the flight of the key in a group, or starts one.
 func (c *caller[T]) join(flights *flight.Group[outcome[T]]) flight.Ticket[outcome[T]] {
-	g, ctx, key, load, q := c.g, c.ctx, c.key, c.load, c.q // so that c stays off the heap
-	return flights.Join(key, q.looked, func(f *flight.Flight[outcome[T]]) outcome[T] {
+	return flights.Join(c.key, c.q.looked, c.flight(c.q))
+}
+
+// flight returns what a flight of the caller's does.
+func (c *caller[T]) flight(q ask[T]) func(*flight.Flight[outcome[T]]) outcome[T] {
+	g, ctx, key, load := c.g, c.ctx, c.key, c.load // so that c stays off the heap
+	return func(f *flight.Flight[outcome[T]]) outcome[T] {
 		if !g.life.enter() {
 			return gaveError[T](ErrClosed)
 		}
 		defer g.life.leave()
 		return g.recompute(ctx, f, key, load, q)
-	})
+	}
 }
 
 // wait waits in a flight and returns what it brings to this caller.
@@ -102,6 +110,9 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 // take is the rule who may get which value. When a caller came counts from its first flight on: who goes
 // round again, and finds that somebody else has begun the next load already, has a part in that.
 func (c *caller[T]) take(out *outcome[T], starter bool) (r Result[T], again bool, err error) {
+	if c.blind && !out.dead && c.mustLook(out, starter) {
+		return r, true, nil
+	}
 	switch out.kind {
 	case gotValue:
 		if out.private && !starter {
@@ -121,7 +132,10 @@ func (c *caller[T]) take(out *outcome[T], starter bool) (r Result[T], again bool
 				return c.loadSelf()
 			}
 		}
-		if !starter && out.err == nil {
+		switch {
+		case c.blind && out.hit:
+			c.wasHit(r.Freshness)
+		case !starter && out.err == nil:
 			r.Shared = true
 			c.g.events.emit(EventWaited, c.key, 0, nil)
 		}

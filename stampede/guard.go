@@ -32,6 +32,8 @@ type Guard[T any] struct {
 	short     shortTTL
 	tags      tags
 	usual     usual
+	blindly   bool // callers may stand for election without having read
+	odds      odds
 	life      lifecycle
 	seats     chan struct{} // taken by loads; nil: they need none
 	mode      mode[T]
@@ -74,6 +76,8 @@ func New[T any](store Store, opts *Options) (*Guard[T], error) {
 	if o.MaxLoads > 0 {
 		g.seats = make(chan struct{}, o.MaxLoads)
 	}
+	g.blindly = g.mayGoBlind()
+	g.odds.trust()
 	g.events.name, g.events.obs = o.Name, o.Observer
 	g.life.onClose(store.Drops(g.space, g.dropped))
 	if o.Tags {
@@ -161,15 +165,19 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		}
 	}
 	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
-	if t, ok := g.flights.JoinLooked(key, lookEvery); ok {
-		c.missed()
-		c.q.since = time.Now()
-		if r, again, err := c.wait(&t); !again {
+	expected := g.expects(key)
+	if t, ok := c.joinUnread(expected); ok {
+		r, again, err := c.wait(&t)
+		if !again {
+			c.missed()
 			return r, err
 		}
+		c.blind = false
 		g.events.emit(EventAgain, key, 0, nil)
 	}
-	return c.rounds(g.read(ctx, key, &c.q))
+	l := g.read(ctx, key, &c.q)
+	g.odds.saw(expected, &l.e, l.err)
+	return c.rounds(l)
 }
 
 // rounds goes on from a read, until there is an answer.
@@ -178,6 +186,9 @@ func (c *caller[T]) rounds(l lookup[T]) (Result[T], error) {
 	for {
 		if r, ok, err := g.served(ctx, key, load, &l); ok {
 			return r, err
+		}
+		if c.failed != nil {
+			return c.instead(&l)
 		}
 		switch {
 		case l.err != nil && over(ctx) != nil:
@@ -262,14 +273,7 @@ const lookEvery = 50 * time.Millisecond
 // read reads key within what is left of the caller's budget. An entry that cannot be used comes back
 // with its Fault set, and is a miss.
 func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]) {
-	if q.left == 0 { // the first step of the call
-		q.left, q.brief = g.opts.StoreBudget, g.local.has(key)
-		if q.brief {
-			q.left = g.opts.CopyBudget
-		}
-		q.shared = budget.Of(ctx)
-		q.left = q.shared.Left(q.left)
-	}
+	g.account(ctx, key, q)
 	m := g.local.begin(key)
 	l.begun = time.Now()
 	step := within(ctx, l.begun.Add(q.left))
@@ -277,13 +281,26 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 		l.later, l.err = g.judge(step, key, &l.e)
 	}
 	step.release()
-	q.spend(l.begun)
+	g.odds.took(q.spend(l.begun))
 	g.learn(ctx, key, &l, m)
 	if q.brief && l.err == nil && !g.local.has(key) {
 		// Then the call has the time of who has no copy: else the pods whose election comes too late would all load.
 		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
 	}
 	return l
+}
+
+// account sets the budget for the steps of a call, before the first of them.
+func (g *Guard[T]) account(ctx context.Context, key string, q *ask[T]) {
+	if q.left != 0 {
+		return
+	}
+	q.left, q.brief = g.opts.StoreBudget, g.local.has(key)
+	if q.brief {
+		q.left = g.opts.CopyBudget
+	}
+	q.shared = budget.Of(ctx)
+	q.left = q.shared.Left(q.left)
 }
 
 // learn makes a result of what was read, and remembers it.

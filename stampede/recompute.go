@@ -36,24 +36,28 @@ import (
 
 // ask is what a flight is wanted for.
 type ask[T any] struct {
-	wait    bool          // somebody waits for it
-	trouble bool          // the store did not answer: do not ask it again
-	unsure  bool          // nor the commit of the load that was waited for: its lease may still be there
-	left    time.Duration // of the call's budget for steps of the store
-	shared  *budget.Spent // with other calls for the same request
-	brief   bool          // that is the one of who has a copy
-	looked  time.Time     // when the read that found nothing at all was begun
-	reason  Reason
-	seen    Stamp      // of the entry that is to be replaced
-	alt     *Result[T] // what the caller could be served with if the load fails
-	since   time.Time  // when the caller began to wait, for WaitTimeout
-	losses  int        // loads of this call whose lease was lost
+	wait     bool          // somebody waits for it
+	trouble  bool          // the store did not answer: do not ask it again
+	unsure   bool          // nor the commit of the load that was waited for: its lease may still be there
+	left     time.Duration // of the call's budget for steps of the store
+	shared   *budget.Spent // with other calls for the same request
+	brief    bool          // that is the one of who has a copy
+	looked   time.Time     // when the read that found nothing at all was begun
+	reason   Reason
+	seen     Stamp       // of the entry that is to be replaced
+	alt      *Result[T]  // what the caller could be served with if the load fails
+	since    time.Time   // when the caller began to wait, for WaitTimeout
+	losses   int         // loads of this call whose lease was lost
+	blind    bool        // nobody has read what is stored: see unread.go
+	expected expectation // of who is blind
 }
 
-func (q *ask[T]) spend(since time.Time) {
-	d := time.Since(since)
-	q.left = max(q.left-d, 1)
-	q.shared.Add(d)
+// spend takes the time of a step off the budget.
+func (q *ask[T]) spend(since time.Time) (took time.Duration) {
+	took = time.Since(since)
+	q.left = max(q.left-took, 1)
+	q.shared.Add(took)
+	return took
 }
 
 // outcome is what a flight brings to its callers.
@@ -66,6 +70,8 @@ type outcome[T any] struct {
 	unsure  bool          // gotValue: its commit was not answered
 	lost    bool          // lookAgain: the lease of the load was lost
 	waited  bool          // gotError: WaitTimeout has passed, for those for whom it has
+	hit     bool          // gotValue: the first election found it
+	dead    bool          // an election has seen that nothing is stored that anybody could be served with
 	spent   time.Duration // of the budget of the caller who started the flight
 	data    []byte        // gotValue, with CopyOnRead: what each caller's own is decoded from
 }
@@ -94,6 +100,7 @@ type job[T any] struct {
 	load loader[T]
 	q    ask[T]
 	seat *seat // for its load; nil: none yet
+	dead bool  // as of the last election: see outcome
 }
 
 // recompute does the job of a flight, on the flight's goroutine.
@@ -108,7 +115,7 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 	}()
 	j := &job[T]{g: g, f: f, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, load: load, q: q}
 	out = j.do()
-	out.spent = q.left - j.q.left
+	out.spent, out.dead = q.left-j.q.left, j.dead
 	return out
 }
 
@@ -134,7 +141,11 @@ func (j *job[T]) do() outcome[T] {
 		}
 		m, now, asked := g.local.begin(key), time.Now(), j.f.Mark()
 		el, err := j.elect(w.watch == nil)
-		if err != nil {
+		switch {
+		case err != nil && q.blind && w.watch == nil: // a read may be answered
+			g.odds.bad(q.expected)
+			return outcome[T]{}
+		case err != nil:
 			return j.withoutStore(&w)
 		}
 		if j.judge(&el.Entry, w.watch == nil) != nil {
@@ -145,21 +156,27 @@ func (j *job[T]) do() outcome[T] {
 		}
 		r := g.open(key, &el.Entry)
 		fr := servable(&el.Entry)
-		if fr != Dead {
+		if j.dead = fr == Dead; !j.dead {
 			g.local.put(key, &el.Entry, r.Value, now, m, stored)
 		}
+		if q.blind && w.watch == nil {
+			g.odds.saw(q.expected, &el.Entry, nil)
+		}
+		there := found(&el.Entry, r, asked)
+		there.hit = w.watch == nil
 		if el.Role == RoleLeader || el.Role == RoleFollower {
 			j.f.Waitable(fr == Dead, now) // then others who come need not look
 		}
 		switch {
 		case el.Role == RoleFresh && fr == Fresh:
-			return found(&el.Entry, r, asked)
+			return there
 		case el.Role == RoleFresh: // but of no use to us: have it replaced
 			q.seen = el.Entry.Stamp
 			continue
 		case el.Role == RoleLeader:
 			if q.wait && fr == Stale { // it came since the callers looked: they need not wait
-				j.f.Tell(found(&el.Entry, r, asked))
+				j.f.Tell(there)
+				q.wait = false
 			}
 			return j.lead(&el, r)
 		}
@@ -172,7 +189,7 @@ func (j *job[T]) do() outcome[T] {
 		switch {
 		case fr == Stale: // somebody else sees to it, or nobody should
 			g.holds.put(key, el.Entry.Stamp, el.Left, el.Role == RoleBackOff)
-			return found(&el.Entry, r, asked)
+			return there
 		case !q.wait:
 			g.holds.put(key, el.Entry.Stamp, el.Left, el.Role == RoleBackOff)
 			return outcome[T]{}
@@ -249,20 +266,23 @@ func (j *job[T]) elect(first bool) (Election, error) {
 	g, q := j.g, &j.q
 	begun := time.Now()
 	left := g.opts.StoreBudget
-	if first {
+	switch {
+	case first && q.blind:
+		left = q.left / 2 // the other half is for a read
+	case first:
 		left = q.left
 	}
 	step := within(j.ctx, begun.Add(left))
 	defer step.release()
 	el, err := g.store.Elect(step, j.k, Ballot{Token: NewToken(), Length: g.opts.Lease, Seen: q.seen})
+	if first {
+		q.spend(begun)
+	}
 	if err != nil {
 		g.events.emit(EventTrouble, j.k.Key, 0, err)
 		return el, err
 	}
 	el.Left = max(el.Left-time.Since(begun), 0) // it was true when the store answered
-	if first {
-		q.spend(begun)
-	}
 	return el, nil
 }
 
@@ -289,8 +309,11 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	about := &Load[T]{key: key, reason: j.q.reason, leased: true, prev: prev.Value,
 		has: el.Entry.Freshness() != Dead && !el.Entry.NotFound}
 	about.release = func(pass time.Duration) { // who waits, here and elsewhere
-		j.f.Tell(outcome[T]{kind: loadSelf})
+		j.f.Tell(outcome[T]{kind: loadSelf, dead: j.dead})
 		j.release(lease, Pass{For: max(pass, passFor), Unshared: true})
+	}
+	if about.reason == Missing && about.has {
+		about.reason = WentStale
 	}
 	j.date(about)
 	m := g.local.begin(key)
@@ -508,7 +531,7 @@ func (j *job[T]) loadAlone(w *vigil, marker Stamp) outcome[T] {
 		return out
 	}
 	about := &Load[T]{key: key, reason: j.q.reason,
-		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf}) }}
+		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf, dead: j.dead}) }}
 	if marker != (Stamp{}) {
 		j.date(about)
 	}

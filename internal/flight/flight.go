@@ -36,6 +36,7 @@ type Flight[R any] struct {
 
 	waitable bool      // all there is to do for who wants key is to wait; under g.mu
 	looked   time.Time // when this was last seen; under g.mu
+	guessed  bool      // it was not seen, but is likely; under g.mu
 	changed  time.Time // when it was last said that things have changed; under g.mu
 
 	lent atomic.Bool
@@ -50,6 +51,7 @@ type Ticket[R any] struct {
 	joined  Mark
 	place   int
 	starter bool
+	guess   bool
 	done    <-chan singleflight.Result
 }
 
@@ -73,15 +75,30 @@ func (g *Group[R]) Join(key string, looked time.Time, run func(*Flight[R]) R) Ti
 	return f.join(starter, done)
 }
 
+// JoinUnseen starts a flight of key, and joins it, for a caller that has not looked. It does nothing if a flight is
+// under way. Others may join it with JoinLooked if it is likely that all there is to do is to wait.
+func (g *Group[R]) JoinUnseen(key string, likely bool, run func(*Flight[R]) R) (t Ticket[R], ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.m[key] != nil {
+		return t, false
+	}
+	f, done := g.start(key, run)
+	if f.guessed = true; likely {
+		f.wait(true, time.Now())
+	}
+	return f.join(true, done), true
+}
+
 // join is called with g.mu held.
 func (f *Flight[R]) join(starter bool, done <-chan singleflight.Result) Ticket[R] {
 	f.waiting++
 	f.last = f.g.marks + 1
-	return Ticket[R]{f: f, joined: f.g.marks + 1, place: f.waiting, starter: starter, done: done}
+	return Ticket[R]{f: f, joined: f.g.marks + 1, place: f.waiting, starter: starter, guess: f.guessed, done: done}
 }
 
 // JoinLooked joins the flight of key if there is one of which it was seen, no longer than within ago,
-// that all there is to do is to wait.
+// that all there is to do is to wait, or it is likely.
 func (g *Group[R]) JoinLooked(key string, within time.Duration) (t Ticket[R], ok bool) {
 	if g.open.Load() == 0 {
 		return t, false
@@ -100,6 +117,7 @@ func (g *Group[R]) JoinLooked(key string, within time.Duration) (t Ticket[R], ok
 func (f *Flight[R]) Waitable(is bool, at time.Time) {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
+	f.guessed = false
 	f.wait(is, at)
 }
 
@@ -243,6 +261,9 @@ func (t *Ticket[R]) Joined() Mark { return t.joined }
 
 // Place is the number of callers that waited when the caller joined, itself included.
 func (t *Ticket[R]) Place() int { return t.place }
+
+// Guess says whether nobody had looked when the caller joined: see JoinUnseen.
+func (t *Ticket[R]) Guess() bool { return t.guess }
 
 // Starter says whether the caller started the flight.
 func (t *Ticket[R]) Starter() bool { return t.starter }
