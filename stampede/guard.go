@@ -165,8 +165,7 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		}
 	}
 	c := caller[T]{g: g, ctx: ctx, key: key, load: load, q: ask[T]{wait: true}}
-	expected := g.expects(key)
-	if t, ok := c.joinUnread(expected); ok {
+	if t, ok := c.joinUnread(); ok {
 		r, again, err := c.wait(&t)
 		if !again {
 			c.missed()
@@ -175,14 +174,19 @@ func (g *Guard[T]) get(ctx context.Context, key string, load loader[T]) (Result[
 		c.blind = false
 		g.events.emit(EventAgain, key, 0, nil)
 	}
-	l := g.read(ctx, key, &c.q)
-	g.odds.saw(expected, &l.e, l.err)
-	return c.rounds(l)
+	return c.rounds(nil)
 }
 
-// rounds goes on from a read, until there is an answer.
-func (c *caller[T]) rounds(l lookup[T]) (Result[T], error) {
+// rounds reads, unless that was done, and goes on until there is an answer.
+func (c *caller[T]) rounds(was *lookup[T]) (Result[T], error) {
 	g, ctx, key, load, q := c.g, c.ctx, c.key, c.load, &c.q
+	var l lookup[T]
+	if was != nil {
+		l = *was
+	} else {
+		l = g.read(ctx, key, q)
+		g.odds.saw(q.expected, &l.e, l.err)
+	}
 	for {
 		if r, ok, err := g.served(ctx, key, load, &l); ok {
 			return r, err

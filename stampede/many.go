@@ -190,6 +190,6 @@ func (g *Guard[T]) getOne(ctx context.Context, k missed[T], load loader[T], left
 		return r, left, err
 	}
 	c := caller[T]{g: g, ctx: ctx, key: k.key, load: load, q: ask[T]{wait: true, left: left, since: time.Now()}}
-	r, err := c.rounds(*k.was)
+	r, err := c.rounds(k.was)
 	return r, c.q.left, err
 }

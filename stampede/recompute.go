@@ -49,7 +49,7 @@ type ask[T any] struct {
 	since    time.Time   // when the caller began to wait, for WaitTimeout
 	losses   int         // loads of this call whose lease was lost
 	blind    bool        // nobody has read what is stored: see unread.go
-	expected expectation // of who is blind
+	expected expectation // what the caller may expect of a read
 }
 
 // spend takes the time of a step off the budget.

@@ -99,7 +99,7 @@ func (g *Guard[T]) mayGoBlind() bool {
 }
 
 // joinUnread joins a flight, or starts one, for a caller that need not read first; ok is false if it has to.
-func (c *caller[T]) joinUnread(expected expectation) (t flight.Ticket[outcome[T]], ok bool) {
+func (c *caller[T]) joinUnread() (t flight.Ticket[outcome[T]], ok bool) {
 	g := c.g
 	if t, ok = g.flights.JoinLooked(c.key, lookEvery); ok {
 		c.q.since = time.Now()
@@ -108,16 +108,16 @@ func (c *caller[T]) joinUnread(expected expectation) (t flight.Ticket[outcome[T]
 		}
 		return t, true
 	}
-	if expected == noIdea {
+	if c.q.expected = g.expects(c.key); c.q.expected == noIdea {
 		return t, false
 	}
 	g.account(c.ctx, c.key, &c.q)
-	if !g.odds.good(expected, c.q.left) || isLoading(c.ctx, g.place, c.key) {
+	if !g.odds.good(c.q.expected, c.q.left) || isLoading(c.ctx, g.place, c.key) {
 		return t, false
 	}
 	q := c.q
-	q.blind, q.expected, q.since = true, expected, time.Now()
-	if t, ok = g.flights.JoinUnseen(c.key, expected == likelyGone, c.flight(q)); ok {
+	q.blind, q.since = true, time.Now()
+	if t, ok = g.flights.JoinUnseen(c.key, q.expected == likelyGone, c.flight(q)); ok {
 		c.blind, c.q.since = true, q.since
 	}
 	return t, ok
