@@ -3,6 +3,8 @@ package stampede
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/herdgate/herdgate/internal/tally"
 )
 
 // EventKind says what an [Event] is about.
@@ -114,11 +116,16 @@ type Stats struct {
 type events struct {
 	name   string
 	obs    Observer
-	counts [numEvents]atomic.Uint64
+	counts [numEvents]atomic.Uint64 // but for local hits
+	local  tally.Counter            // the only one that would be felt
 }
 
 func (ev *events) emit(kind EventKind, key string, took time.Duration, err error) {
-	ev.counts[kind].Add(1)
+	if kind == EventLocalHit {
+		ev.local.Inc()
+	} else {
+		ev.counts[kind].Add(1)
+	}
 	if ev.obs != nil {
 		ev.tell(Event{Kind: kind, Guard: ev.name, Key: key, Took: took, Err: err})
 	}
@@ -133,7 +140,7 @@ func (ev *events) tell(e Event) {
 func (ev *events) stats() Stats {
 	n := func(k EventKind) uint64 { return ev.counts[k].Load() }
 	return Stats{
-		Hits: n(EventHit), LocalHits: n(EventLocalHit), Stale: n(EventStale), Copies: n(EventCopy), Misses: n(EventMiss), IfError: n(EventIfError),
+		Hits: n(EventHit), LocalHits: ev.local.Load(), Stale: n(EventStale), Copies: n(EventCopy), Misses: n(EventMiss), IfError: n(EventIfError),
 		Waited: n(EventWaited), WaitedForPod: n(EventWaitedForPod), Again: n(EventAgain),
 		Loads: n(EventLoad), Loaded: n(EventLoaded), LoadsFailed: n(EventLoadFailed),
 		LoadsPanicked: n(EventLoadPanicked), LoadsTimedOut: n(EventLoadTimedOut),
