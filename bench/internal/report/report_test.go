@@ -31,28 +31,28 @@ func book(t *testing.T) *report.Book {
 		Workloads: []report.Workload{
 			{Name: "w", Title: "Work", About: "It works.", OverTime: true, Columns: []report.Column{
 				{Key: "rate", Title: "calls", Unit: "/s", Limit: "all", Chart: "Calls."},
-				{Key: "vs", Title: "of floor", Digits: 2, RatioTo: "floor", Of: "rate"},
+				{Key: "vs", Title: "of floor", Digits: 2},
 			}},
 			{Name: "idle", Title: "Not run", About: "Nothing.", Columns: []report.Column{{Key: "rate", Title: "calls"}}},
 		},
 	}}
-	add := func(name string, repeat int, rate float64) {
+	add := func(name string, repeat int, rate, vs float64) {
 		b.Results = append(b.Results, report.Result{
 			Workload: "w", Variant: "v", Contender: name, Repeat: repeat, Latency: encoded,
-			Values:   map[string]float64{"rate": rate},
+			Values:   map[string]float64{"rate": rate, "vs": vs},
 			Timeline: []report.Point{{At: 0, Calls: 10, Loads: 1, P50: 1, Max: 20}, {At: 0.1, Calls: 10, Fails: 3, P50: 1, Max: 2000}},
 		})
 	}
 	for repeat, floor := range []float64{10, 20, 400} { // the machine's speed changes from one repeat to the next
-		add("herdgate", repeat, floor/2)
-		add("other<s>", repeat, floor*2)
-		add("floor", repeat, floor)
+		add("herdgate", repeat, floor/2, 0.5)
+		add("other<s>", repeat, floor*2, 2)
+		add("floor", repeat, floor, 1)
 	}
 	b.Results = append(b.Results, report.Result{Workload: "w", Variant: "v", Contender: "other<s>", Repeat: 3, Fault: "it broke", Errors: map[string]int{"bad": 7}})
 	return b
 }
 
-func TestRatiosAreTakenWithinARepeat(t *testing.T) {
+func TestValuesAreMediansOverRepeats(t *testing.T) {
 	b := book(t)
 	c := b.Run.Workloads[0].Columns[1]
 	for name, want := range map[string]float64{"herdgate": 0.5, "other<s>": 2, "floor": 1} {

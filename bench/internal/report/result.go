@@ -47,9 +47,6 @@ type Column struct {
 	Chart string `json:"chart,omitempty"`
 	// Curve is the caption of the curves that show the column along a series; "": none.
 	Curve string `json:"curve,omitempty"`
-	// RatioTo names the contender whose value of Of this column is a multiple of, within each repeat.
-	RatioTo string `json:"ratio_to,omitempty"`
-	Of      string `json:"of,omitempty"`
 }
 
 // Result is what one contender measured in one repeat of one variant of a workload.

@@ -55,29 +55,11 @@ func (b *Book) Of(workload, variant, contender string) (list []Result) {
 
 // Value summarises a column. ok is false when there is nothing to.
 func (b *Book) Value(workload, variant, contender string, c Column) (s Summary, ok bool) {
-	key := c.Key
-	if c.RatioTo != "" {
-		key = c.Of
-	}
-	floor := make(map[int]float64)
-	if c.RatioTo != "" {
-		for _, r := range b.Of(workload, variant, c.RatioTo) {
-			floor[r.Repeat] = r.Values[key]
-		}
-	}
 	var values []float64
 	for _, r := range b.Of(workload, variant, contender) {
-		v, has := r.Values[key]
-		if !has || math.IsNaN(v) {
-			continue
+		if v, has := r.Values[c.Key]; has && !math.IsNaN(v) {
+			values = append(values, v)
 		}
-		if c.RatioTo != "" {
-			if floor[r.Repeat] == 0 {
-				continue
-			}
-			v /= floor[r.Repeat]
-		}
-		values = append(values, v)
 	}
 	if len(values) == 0 {
 		return s, false

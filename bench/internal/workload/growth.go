@@ -26,7 +26,7 @@ var growth = Workload{
 				return runCold(ctx, rig, c, s)
 			}})
 		}
-		pods, callers, rounds := []int{1, 2, 4, 8, 16}, []int{1, 8, 64, 512}, 4
+		pods, callers, rounds := []int{1, 2, 4, 8, 16}, []int{1, 8, 64, 512}, 3
 		if quick {
 			pods, callers, rounds = []int{2}, []int{64}, 1
 		}
@@ -51,13 +51,13 @@ var hitGrowth = Workload{
 		return slices.Contains([]string{rawName, "raw GET+PTTL", "herdgate"}, c.Name)
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length := 500 * time.Millisecond
+		length := 300 * time.Millisecond
 		if quick {
 			length = 150 * time.Millisecond
 		}
 		add := func(name, series string, x int, s hitSetup) {
-			s.length, s.par = length, 16
-			list = append(list, Variant{Name: name, Series: series, X: float64(x), Repeats: 1, Takes: 2 * s.length, Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
+			s.length, s.par, s.floors = length, 16, hitFloors(false)
+			list = append(list, Variant{Name: name, Series: series, X: float64(x), Repeats: 1, Takes: s.takes(), Run: func(ctx context.Context, rig *Rig, c contender.Contender) (report.Result, error) {
 				return runHit(ctx, rig, c, s)
 			}})
 		}

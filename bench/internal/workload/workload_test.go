@@ -122,15 +122,15 @@ func TestColdStartShowsTheWaitBeyondTheLoad(t *testing.T) {
 func TestHerdgateCostsWhatItIsSaidToCost(t *testing.T) {
 	rig := newRig(t)
 	for name, want := range map[string]map[string]float64{
-		"herdgate":    {"hit": 1, "miss": 3, "stale": 3, "next": 2},
-		"herdgate+L1": {"hit": 0, "miss": 3},
+		"herdgate":    {"hit": 1, "miss": 2, "wait": 4, "stale": 2, "next": 1},
+		"herdgate+L1": {"hit": 0, "miss": 2},
 	} {
 		r, err := workload.RunCost(t.Context(), rig, named(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for call, n := range want {
-			if got := r.Values[call]; got < n || got > n+0.5 { // a starved machine renews a lease now and then
+			if got := r.Values[call]; got < n-0.5 || got > n+0.5 { // a starved machine renews a lease now and then; to unsubscribe is put off
 				t.Errorf("%s: %v requests for %s, want %v", name, r.Values[call], call, n)
 			}
 		}

@@ -15,7 +15,7 @@ var zipf = Workload{
 	Workload: report.Workload{
 		Name:  "zipf",
 		Title: "Many keys",
-		About: "Zipf (1.01) over 10,000 keys, all missing at first: 8 pods, 125 calls a second each, TTL 2 s, stale for 2 s, a load takes 50 ms. Jitter and early refresh are off, so " +
+		About: "Zipf (1.01) over 10,000 keys, all missing at first: 8 pods, 200 calls a second each, TTL 2 s, stale for 2 s, a load takes 50 ms. Jitter and early refresh are off, so " +
 			"that loads can be compared with those of a perfect cache for the same arrivals. At once: without waiting for half a load.",
 		Columns: append([]report.Column{
 			{Key: "over_ideal", Title: "loads over ideal", Digits: 3, Limit: "1"},
@@ -43,7 +43,7 @@ func runZipf(ctx context.Context, rig *Rig, c contender.Contender, length time.D
 		pods: 8,
 		spec: fleet.Spec{
 			Params:      contender.Params{TTL: ttl, StaleFor: ttl, LoadTimeout: 3 * time.Second, Entries: keys, Exact: true},
-			Arrivals:    measure.Arrivals{Rate: 125, For: length, Keys: keys, Zipf: 1.01},
+			Arrivals:    measure.Arrivals{Rate: 200, For: length, Keys: keys, Zipf: 1.01},
 			CallTimeout: 5 * time.Second,
 		},
 		source: &measure.Source{Took: load},

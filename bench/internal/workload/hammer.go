@@ -1,0 +1,287 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/herdgate/herdgate/bench/internal/contender"
+	"github.com/herdgate/herdgate/bench/internal/measure"
+	"github.com/herdgate/herdgate/bench/internal/report"
+)
+
+type hitSetup struct {
+	length           time.Duration // for which each side is asked
+	par, keys, value int
+	memory           bool // Zipf, and not timed
+	floors           []hitFloor
+}
+
+// hitSlice is for how long a side is asked until it is another one's turn: what else the machine does weighs on all alike.
+const hitSlice = 25 * time.Millisecond
+
+func (s hitSetup) takes() time.Duration {
+	sides := time.Duration(1 + len(s.floors))
+	return sides*(s.length+hitSlice+s.length/hitSlice*2*time.Millisecond) + 100*time.Millisecond
+}
+
+// hitSide is a cache that is full, who asks it, and what was measured.
+type hitSide struct {
+	name    string
+	setup   hitSetup
+	cache   contender.Cache
+	wire    measure.Wire
+	source  measure.Source
+	names   []string
+	workers []hitWorker
+
+	calls, allocs, bytes int64
+	took, cpu, redis     time.Duration
+	sent                 measure.Sent
+	rates, costs         []float64 // of each slice: calls a second; processor time of a call, ns
+}
+
+// hitWorker is a goroutine that calls, each time as soon as its last call has returned.
+type hitWorker struct {
+	order []int32 // of keys; its length is a power of two
+	next  int
+	took  *measure.Latency
+}
+
+// runHit asks a cache and its floors in turn.
+func runHit(ctx context.Context, rig *Rig, c contender.Contender, s hitSetup) (r report.Result, err error) {
+	if err := rig.clean(ctx); err != nil {
+		return r, err
+	}
+	sides := make([]*hitSide, 1+len(s.floors))
+	for i := range sides {
+		of := c
+		if i > 0 {
+			of = contenderNamed(s.floors[i-1].of)
+		}
+		side := &hitSide{name: of.Name, setup: s}
+		if err := side.open(ctx, rig, of); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, side.cache.Close()) }()
+		sides[i] = side
+	}
+	for i := range 1 + max(1, int(s.length/hitSlice)) {
+		for j := range sides { // who comes first takes turns as well
+			if err := sides[(i+j)%len(sides)].slice(ctx, rig, i > 0); err != nil {
+				return r, err
+			}
+		}
+	}
+	r = sides[0].result()
+	for i, f := range s.floors {
+		if f.rate != "" {
+			r.Values[f.rate] = ratio(sides[0].rates, sides[i+1].rates)
+		}
+		if f.time != "" {
+			r.Values[f.time] = ratio(sides[i+1].rates, sides[0].rates)
+		}
+		if f.cpu != "" {
+			r.Values[f.cpu] = ratio(sides[0].costs, sides[i+1].costs)
+		}
+	}
+	return r, nil
+}
+
+// contenderNamed is another one of that name: what is measured of it is its own.
+func contenderNamed(name string) contender.Contender {
+	all := contender.All()
+	return all[slices.IndexFunc(all, func(c contender.Contender) bool { return c.Name == name })]
+}
+
+// ratio is the median of the ratios within the slices.
+func ratio(of, to []float64) float64 {
+	ratios := make([]float64, len(of))
+	for i := range of {
+		ratios[i] = of[i] / to[i]
+	}
+	return median(ratios)
+}
+
+// open fills a cache.
+func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (err error) {
+	b.cache, err = c.Open(&contender.Env{
+		Params: contender.Params{TTL: time.Hour, StaleFor: time.Hour, LoadTimeout: 3 * time.Second, Entries: b.setup.keys},
+		Addr:   rig.Addr,
+		Dial:   b.wire.Dial,
+		Load: func(ctx context.Context, key string) ([]byte, error) {
+			return b.source.Load(ctx, 0, key, cmp.Or(b.setup.value, measure.ValueSize))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	prefix := rig.prefix()
+	for i := range b.setup.keys {
+		b.names = append(b.names, prefix+measure.KeyName(i))
+		if _, err := b.cache.Get(ctx, b.names[i]); err != nil {
+			return errors.Join(fmt.Errorf("filling: %w", err), b.cache.Close())
+		}
+	}
+	for g := range b.setup.par {
+		w := hitWorker{order: b.setup.order(g)}
+		if !b.setup.memory {
+			w.took = measure.NewLatency()
+		}
+		b.workers = append(b.workers, w)
+	}
+	b.source.Reset()
+	return nil
+}
+
+// slice has the cache asked for a while. The first one of each side does not count: it brings connections, and
+// whatever else the first calls need.
+func (b *hitSide) slice(ctx context.Context, rig *Rig, counts bool) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	before, err := measure.ReadServer(ctx, rig.Client())
+	if err != nil {
+		return err
+	}
+	var mem, memBefore runtime.MemStats
+	runtime.ReadMemStats(&memBefore)
+	sent, cpu := b.wire.Sent(), measure.CPU()
+	calls, took, err := b.hammer(ctx)
+	cpu = measure.CPU() - cpu
+	if err != nil {
+		return err
+	}
+	runtime.ReadMemStats(&mem)
+	after, err := measure.ReadServer(ctx, rig.Client())
+	if err != nil {
+		return err
+	}
+	if !counts {
+		for i := range b.workers {
+			if b.workers[i].took != nil {
+				b.workers[i].took = measure.NewLatency()
+			}
+		}
+		return nil
+	}
+	d := b.wire.Sent().Minus(sent)
+	b.sent.Requests, b.sent.Writes = b.sent.Requests+d.Requests, b.sent.Writes+d.Writes
+	b.calls, b.took, b.cpu = b.calls+calls, b.took+took, b.cpu+cpu
+	b.redis += after.Minus(before).CPU
+	b.allocs += int64(mem.Mallocs - memBefore.Mallocs)
+	b.bytes += int64(mem.TotalAlloc - memBefore.TotalAlloc)
+	n := float64(max(1, calls))
+	b.rates = append(b.rates, n/took.Seconds())
+	b.costs = append(b.costs, float64(cpu)/n)
+	return nil
+}
+
+// hammer lets all workers call for the length of a slice, and returns how many calls there were.
+func (b *hitSide) hammer(ctx context.Context) (int64, time.Duration, error) {
+	var wg sync.WaitGroup
+	var calls atomic.Int64
+	var stop atomic.Bool
+	var mu sync.Mutex // protects failed
+	var failed error
+	begin := make(chan struct{})
+	var ready sync.WaitGroup
+	for i := range b.workers {
+		ready.Add(1)
+		wg.Go(func() {
+			ready.Done()
+			<-begin
+			n, err := b.workers[i].call(ctx, b.cache, b.names, &stop)
+			calls.Add(n)
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = err
+			}
+		})
+	}
+	ready.Wait()
+	t := time.AfterFunc(hitSlice, func() { stop.Store(true) })
+	defer t.Stop()
+	begun := time.Now()
+	close(begin)
+	wg.Wait()
+	return calls.Load(), time.Since(begun), failed
+}
+
+// call calls until it is told to stop. To time a call costs more than a hit in memory does.
+func (w *hitWorker) call(ctx context.Context, cache contender.Cache, names []string, stop *atomic.Bool) (n int64, err error) {
+	rarely := int64(15) // how often it looks at stop, which all share: every 16 calls
+	if w.took != nil {
+		rarely = 0
+	}
+	i := w.next
+	defer func() { w.next = i }()
+	for {
+		if n&rarely == 0 && stop.Load() {
+			return n, nil
+		}
+		var begun time.Time
+		if w.took != nil {
+			begun = time.Now()
+		}
+		if _, err := cache.Get(ctx, names[w.order[i&(len(w.order)-1)]]); err != nil {
+			return n, err
+		}
+		if w.took != nil {
+			w.took.Record(time.Since(begun))
+		}
+		i++
+		n++
+	}
+}
+
+func (b *hitSide) result() (r report.Result) {
+	n := float64(max(1, b.calls))
+	r.Values = map[string]float64{
+		"rate":      n / b.took.Seconds(),
+		"ns":        float64(b.took) / n,
+		"cpu_ns":    float64(b.cpu) / n,
+		"cpu":       us(b.cpu) / n,
+		"redis_cpu": us(b.redis) / n,
+		"requests":  float64(b.sent.Requests) / n,
+		"writes":    float64(b.sent.Writes) / n,
+		"allocs":    float64(b.allocs) / n,
+		"bytes":     float64(b.bytes) / n,
+		"loads":     float64(len(b.source.Counted().Loads)),
+	}
+	if !b.setup.memory {
+		took := measure.NewLatency()
+		for i := range b.workers {
+			took.Merge(b.workers[i].took)
+		}
+		r.Values["p50"], r.Values["p99"] = us(took.Quantile(0.5)), us(took.Quantile(0.99))
+		r.Latency, _ = took.Encode()
+	}
+	return r
+}
+
+// order is the order in which a goroutine asks for keys.
+func (s hitSetup) order(g int) []int32 {
+	order := make([]int32, 1<<12)
+	rnd := rand.New(rand.NewPCG(uint64(g), 7))
+	if s.keys == 1 {
+		return order
+	}
+	z := rand.NewZipf(rnd, 1.01, 1, uint64(s.keys-1))
+	for i := range order {
+		if s.memory {
+			order[i] = int32(z.Uint64())
+		} else {
+			order[i] = rnd.Int32N(int32(s.keys))
+		}
+	}
+	return order
+}
