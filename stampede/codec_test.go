@@ -294,3 +294,45 @@ func safely(f func() error) (err error) {
 	}()
 	return f()
 }
+
+// slowCodec counts what it decodes.
+type slowCodec struct {
+	stampede.Codec
+	decoded *int
+}
+
+func (c slowCodec) Unmarshal(data []byte, v any) error {
+	*c.decoded++
+	return c.Codec.Unmarshal(data, v)
+}
+
+func TestAPodDecodesAnEntryOnce(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		n := 0
+		p := newGuard[[]int](t, new(bytesStore), stampede.Options{Codec: slowCodec{stampede.Msgpack, &n}, CopyOnRead: own})
+		ask := func(want int) []int {
+			t.Helper()
+			v, err := p.Get(t.Context(), "k", func(context.Context) ([]int, error) { return nil, errServer })
+			if err != nil || len(v) != 1 || v[0] != want {
+				t.Errorf("Get = %v, %v, want [%d]", v, err, want)
+			}
+			return v
+		}
+		loaded := []int{1}
+		if _, err := p.Get(t.Context(), "k", func(context.Context) ([]int, error) { return loaded, nil }); err != nil {
+			t.Fatal(err)
+		}
+		loaded[0] = 7 // who loaded it goes on with it, which is wrong, and what is stored is right
+		n = 0
+		first := ask(1)
+		if same := &first[0] == &ask(1)[0]; same == own {
+			t.Errorf("CopyOnRead is %v, and the second call got the same value: %v", own, same)
+		}
+		must(t, p.Set(t.Context(), "k", []int{2}))
+		ask(2)
+		ask(2)
+		if want := 2; !own && n != want || own && n < 2*want {
+			t.Errorf("CopyOnRead is %v: decoded %d times", own, n)
+		}
+	}
+}

@@ -334,7 +334,7 @@ func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
 		})
 	}
 	if e.Fault == nil && !e.NotFound {
-		r.Value, e.Fault = g.value(e)
+		r.Value, e.Fault = g.value(key, e)
 	}
 	if e.Fault != nil {
 		g.events.emit(EventBadEntry, key, 0, e.Fault)
@@ -352,8 +352,13 @@ func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
 
 var errType = errors.New("stampede: entry of another type or codec")
 
-func (g *Guard[T]) value(e *Entry) (T, error) {
+// value is what an entry holds. What this pod has decoded before is not decoded again.
+func (g *Guard[T]) value(key string, e *Entry) (T, error) {
 	if g.encoded {
+		if had, ok := g.local.decoded(key, e.Stamp); ok {
+			v, _ := had.(T) // a nil interface is none
+			return v, nil
+		}
 		return decode[T](g.opts.Codec, e.Data)
 	}
 	v, ok := e.Value.(T)

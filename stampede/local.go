@@ -66,10 +66,13 @@ type pocket struct {
 type standing uint8
 
 const (
-	stored   standing = iota // it was in the store
+	stored   standing = iota // it was in the store, and the value was decoded from what was read
+	written                  // it was put into the store: the value is the loader's own
 	unsure                   // it may have been: its commit was not answered, or could not be done
 	unstored                 // it never was
 )
+
+func (s standing) inStore() bool { return s <= written }
 
 // mark is what a step knows of the drops before it begins.
 type mark struct {
@@ -151,12 +154,26 @@ func (c *local) has(key string) bool {
 	return ok && c.now() < p.Value.end
 }
 
+// decoded returns what was decoded from the entry with that stamp, if there is a copy of it. The loader's own value is
+// another one: it may hold what the codec drops, and who loaded it may still change it.
+func (c *local) decoded(key string, stamp Stamp) (v any, ok bool) {
+	if c == nil || c.keep { // each caller gets its own
+		return nil, false
+	}
+	p, ok := c.cache.GetEntryQuietly(key)
+	if !ok || p.Value.stamp != stamp || p.Value.standing != stored || p.Value.notFound {
+		return nil, false
+	}
+	return p.Value.value, true
+}
+
 // put keeps what a step brought that began at the given time.
 func (c *local) put(key string, e *Entry, v any, begun time.Time, m mark, how standing) {
 	if c == nil {
 		return
 	}
 	if old, ok := c.cache.GetEntryQuietly(key); ok && c.ttl == 0 && old.Value.stamp == e.Stamp && old.Value.reload.Load() == 0 &&
+		(old.Value.standing == stored || how != stored) &&
 		(e.Tags == nil || !e.Expired && !c.tagDropped(old.Value)) {
 		return // all that it is for is an outage, and this one is as good
 	}
@@ -170,7 +187,7 @@ func (c *local) put(key string, e *Entry, v any, begun time.Time, m mark, how st
 			return nil, otter.InvalidateOp
 		case !found:
 			return p, otter.WriteOp
-		case how == stored && old.standing == stored && old.read > p.read:
+		case how.inStore() && old.standing.inStore() && old.read > p.read:
 			return nil, otter.CancelOp // a later step has been here
 		}
 		p.checked.Store(old.checked.Load())
@@ -194,7 +211,7 @@ func (c *local) pocket(e *Entry, v any, read time.Duration, m mark, how standing
 	if e.Tags != nil {
 		p.tags = c.tagsOf(e.Tags)
 	}
-	if how == stored && c.ttl > 0 && (e.Tags == nil || c.tags) {
+	if how.inStore() && c.ttl > 0 && (e.Tags == nil || c.tags) {
 		servable := p.stale
 		if !e.NotFound {
 			servable += e.StaleFor

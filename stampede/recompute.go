@@ -366,7 +366,7 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 		} else {
 			now = r.begun // a copy is as old as what is known of its tags
 		}
-		g.local.put(key, &e, r.v, now, m, stored)
+		g.local.put(key, &e, r.v, now, m, written)
 	case Unknown:
 		out.unsure = true
 		fallthrough
