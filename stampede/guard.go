@@ -277,7 +277,8 @@ const lookEvery = 50 * time.Millisecond
 // read reads key within what is left of the caller's budget. An entry that cannot be used comes back
 // with its Fault set, and is a miss.
 func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]) {
-	g.account(ctx, key, q)
+	p := g.local.peek(key)
+	g.account(ctx, p, q)
 	m := g.local.begin(key)
 	l.begun = time.Now()
 	step := within(ctx, l.begun.Add(q.left))
@@ -286,7 +287,7 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 	}
 	step.release()
 	g.odds.took(q.spend(l.begun))
-	g.learn(ctx, key, &l, m)
+	g.learn(ctx, key, p, &l, m)
 	if q.brief && l.err == nil && !g.local.has(key) {
 		// Then the call has the time of who has no copy: else the pods whose election comes too late would all load.
 		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
@@ -295,11 +296,11 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 }
 
 // account sets the budget for the steps of a call, before the first of them.
-func (g *Guard[T]) account(ctx context.Context, key string, q *ask[T]) {
+func (g *Guard[T]) account(ctx context.Context, copied *pocket, q *ask[T]) {
 	if q.left != 0 {
 		return
 	}
-	q.left, q.brief = g.opts.StoreBudget, g.local.has(key)
+	q.left, q.brief = g.opts.StoreBudget, g.local.serves(copied)
 	if q.brief {
 		q.left = g.opts.CopyBudget
 	}
@@ -307,23 +308,26 @@ func (g *Guard[T]) account(ctx context.Context, key string, q *ask[T]) {
 	q.left = q.shared.Left(q.left)
 }
 
-// learn makes a result of what was read, and remembers it.
-func (g *Guard[T]) learn(ctx context.Context, key string, l *lookup[T], m mark) {
+// learn makes a result of what was read, and remembers it. There was a copy before, or nil.
+func (g *Guard[T]) learn(ctx context.Context, key string, copied *pocket, l *lookup[T], m mark) {
 	if l.err != nil {
 		if l.e = (Entry{}); over(ctx) == nil { // else it is the caller's own end that was met
 			g.events.emit(EventTrouble, key, 0, l.err)
 		}
 		return
 	}
-	if l.r = g.open(key, &l.e); servable(&l.e) != Dead {
-		g.local.put(key, &l.e, l.r.Value, l.begun, m, stored)
-	} else {
+	l.r = g.open(key, copied, &l.e)
+	switch {
+	case servable(&l.e) == Dead:
 		g.local.gone(key) // a copy of what the store does not have any more, whoever removed it
+	case !g.local.asGood(copied, &l.e):
+		g.local.put(key, &l.e, l.r.Value, l.begun, m, stored)
 	}
 }
 
-// open makes a result of an entry. What cannot be used gets its Fault set, which makes it a miss.
-func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
+// open makes a result of an entry. What cannot be used gets its Fault set, which makes it a miss. If there is a copy
+// of the entry, it need not be decoded again.
+func (g *Guard[T]) open(key string, copied *pocket, e *Entry) (r Result[T]) {
 	if e.Stamp == (Stamp{}) && e.Fault == nil {
 		return r // nothing is stored
 	}
@@ -334,7 +338,7 @@ func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
 		})
 	}
 	if e.Fault == nil && !e.NotFound {
-		r.Value, e.Fault = g.value(key, e)
+		r.Value, e.Fault = g.value(copied, e)
 	}
 	if e.Fault != nil {
 		g.events.emit(EventBadEntry, key, 0, e.Fault)
@@ -352,10 +356,10 @@ func (g *Guard[T]) open(key string, e *Entry) (r Result[T]) {
 
 var errType = errors.New("stampede: entry of another type or codec")
 
-// value is what an entry holds. What this pod has decoded before is not decoded again.
-func (g *Guard[T]) value(key string, e *Entry) (T, error) {
+// value is what an entry holds.
+func (g *Guard[T]) value(copied *pocket, e *Entry) (T, error) {
 	if g.encoded {
-		if had, ok := g.local.decoded(key, e.Stamp); ok {
+		if had, ok := g.local.decoded(copied, e.Stamp); ok {
 			v, _ := had.(T) // a nil interface is none
 			return v, nil
 		}

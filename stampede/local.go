@@ -145,37 +145,42 @@ func (c *local) begin(key string) mark {
 	return mark{c.dropsOf(key).Load(), c.lost.Load(), c.tagCount.Load()}
 }
 
-// has says whether there is a copy that could be served if the store did not answer.
-func (c *local) has(key string) bool {
+// peek returns a copy, if there is one, however old it is.
+func (c *local) peek(key string) *pocket {
 	if c == nil {
-		return false
+		return nil
 	}
-	p, ok := c.cache.GetEntryQuietly(key)
-	return ok && c.now() < p.Value.end
+	if p, ok := c.cache.GetEntryQuietly(key); ok {
+		return p.Value
+	}
+	return nil
 }
 
-// decoded returns what was decoded from the entry with that stamp, if there is a copy of it. The loader's own value is
+// has says whether there is a copy that could be served if the store did not answer.
+func (c *local) has(key string) bool { return c.serves(c.peek(key)) }
+
+// serves says whether a copy could be served if the store did not answer.
+func (c *local) serves(p *pocket) bool { return p != nil && c.now() < p.end }
+
+// decoded returns what was decoded from the entry with that stamp, if p is a copy of it. The loader's own value is
 // another one: it may hold what the codec drops, and who loaded it may still change it.
-func (c *local) decoded(key string, stamp Stamp) (v any, ok bool) {
-	if c == nil || c.keep { // each caller gets its own
+func (c *local) decoded(p *pocket, stamp Stamp) (v any, ok bool) {
+	if p == nil || p.stamp != stamp || p.standing != stored || p.notFound || c.keep { // then each caller gets its own
 		return nil, false
 	}
-	p, ok := c.cache.GetEntryQuietly(key)
-	if !ok || p.Value.stamp != stamp || p.Value.standing != stored || p.Value.notFound {
-		return nil, false
-	}
-	return p.Value.value, true
+	return p.value, true
+}
+
+// asGood says whether a copy is as good as a new one of what was read.
+func (c *local) asGood(p *pocket, e *Entry) bool {
+	return p != nil && p.stamp == e.Stamp && p.standing == stored && c.ttl == 0 && // all that it is for is an outage
+		p.reload.Load() == 0 && (e.Tags == nil || !e.Expired && !c.tagDropped(p))
 }
 
 // put keeps what a step brought that began at the given time.
 func (c *local) put(key string, e *Entry, v any, begun time.Time, m mark, how standing) {
 	if c == nil {
 		return
-	}
-	if old, ok := c.cache.GetEntryQuietly(key); ok && c.ttl == 0 && old.Value.stamp == e.Stamp && old.Value.reload.Load() == 0 &&
-		(old.Value.standing == stored || how != stored) &&
-		(e.Tags == nil || !e.Expired && !c.tagDropped(old.Value)) {
-		return // all that it is for is an outage, and this one is as good
 	}
 	p := c.pocket(e, v, begun.Sub(c.base), m, how)
 	fits := c.bound == 0 || weight(key, p) <= c.bound

@@ -117,11 +117,11 @@ func (g *Guard[T]) serve(ctx context.Context, keys []string, load ManyLoader[T],
 // readMany is read for many keys.
 func (g *Guard[T]) readMany(ctx context.Context, keys []string, left *time.Duration) []lookup[T] {
 	out := make([]lookup[T], len(keys))
-	full, marks := make([]Key, len(keys)), make([]mark, len(keys))
+	full, marks, had := make([]Key, len(keys)), make([]mark, len(keys)), make([]*pocket, len(keys))
 	budget := min(g.opts.CopyBudget, *left)
 	for i, key := range keys {
 		full[i], marks[i] = Key{g.space, key}, g.local.begin(key)
-		if !g.local.has(key) {
+		if had[i] = g.local.peek(key); !g.local.serves(had[i]) {
 			budget = *left
 		}
 	}
@@ -144,7 +144,7 @@ func (g *Guard[T]) readMany(ctx context.Context, keys []string, left *time.Durat
 	}
 	g.judgeMany(step, keys, out)
 	for i, key := range keys {
-		g.learn(ctx, key, &out[i], marks[i])
+		g.learn(ctx, key, had[i], &out[i], marks[i])
 	}
 	return out
 }

@@ -154,7 +154,7 @@ func (j *job[T]) do() outcome[T] {
 			}
 			expire(&el.Entry) // for all that is known
 		}
-		r := g.open(key, &el.Entry)
+		r := g.open(key, g.local.peek(key), &el.Entry)
 		fr := servable(&el.Entry)
 		if j.dead = fr == Dead; !j.dead {
 			g.local.put(key, &el.Entry, r.Value, now, m, stored)
@@ -252,7 +252,7 @@ func (j *job[T]) delivered(w *vigil, asked flight.Mark, now time.Time, m mark) (
 	if j.judge(&e, false) != nil || e.Expired {
 		return out, false
 	}
-	r := j.g.open(j.k.Key, &e)
+	r := j.g.open(j.k.Key, nil, &e)
 	if servable(&e) < Stale {
 		return out, false
 	}

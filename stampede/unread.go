@@ -77,16 +77,12 @@ func (o *odds) saw(x expectation, e *Entry, err error) {
 // bad forgets what speaks for elections.
 func (o *odds) bad(x expectation) { o.of(x).Store(0) }
 
-// expects returns what this pod knows of an entry that it has not looked at, if it may stand for election at once.
-func (g *Guard[T]) expects(key string) expectation {
-	if !g.blindly || g.mode.now() != Normal {
-		return noIdea
-	}
-	p, ok := g.local.cache.GetEntryQuietly(key)
+// expects returns what a copy, or that there is none, says of an entry that nobody has looked at.
+func (g *Guard[T]) expects(key string, p *pocket) expectation {
 	switch now := g.local.now(); {
-	case !ok || now >= p.Value.end:
+	case p == nil || now >= p.end:
 		return likelyGone
-	case now < p.Value.stale || g.holds.active(key, p.Value.stamp):
+	case now < p.stale || g.holds.active(key, p.stamp):
 		return noIdea
 	}
 	return likelyStale
@@ -108,10 +104,14 @@ func (c *caller[T]) joinUnread() (t flight.Ticket[outcome[T]], ok bool) {
 		}
 		return t, true
 	}
-	if c.q.expected = g.expects(c.key); c.q.expected == noIdea {
+	if !g.blindly || g.mode.now() != Normal {
 		return t, false
 	}
-	g.account(c.ctx, c.key, &c.q)
+	p := g.local.peek(c.key)
+	if c.q.expected = g.expects(c.key, p); c.q.expected == noIdea {
+		return t, false
+	}
+	g.account(c.ctx, p, &c.q)
 	if !g.odds.good(c.q.expected, c.q.left) || isLoading(c.ctx, g.place, c.key) {
 		return t, false
 	}
