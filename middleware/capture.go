@@ -154,7 +154,7 @@ func (c *capture) show() {
 		}
 		ex.q.passed(h, &rep)
 		w.WriteHeader(status)
-		ex.headed(c.discard)
+		ex.show(c.discard)
 	})
 }
 

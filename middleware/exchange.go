@@ -38,6 +38,7 @@ type exchange struct {
 	gone     chan struct{}                  // closed when the leader has left
 	released chan struct{}                  // closed when the response will not be stored: the load is over
 	flushed  chan struct{}                  // closed when the leader has been sent a part of what rests on the policy
+	late     chan struct{}                  // closed when the time for the load has passed and nothing of the answer was sent
 	done     chan struct{}                  // closed when the handler has returned; what follows is written before
 	fields   []field                        // what it has set
 	value    *stored                        // what is stored, or could be
@@ -57,6 +58,7 @@ type exchange struct {
 	claimed   bool       // the leader will follow, or does
 	over      bool       // the load has ended without what the handler is still to bring
 	capturing bool       // the response is to be stored
+	headed    bool       // the leader is to send the header, or has
 	queue     []op
 	flushing  bool // the handler wants sent what there is
 	shown     bool // the leader has sent the header
@@ -87,6 +89,14 @@ func (c *Cache) logPanic(p *panicked, stack []byte) {
 	cmp.Or(c.opts.Guard.Logger, slog.Default()).Error("middleware: the handler panicked", "panic", p.value, "stack", string(stack))
 }
 
+// failure is why the response of a run that has ended is of no use; nil: it is.
+func (ex *exchange) failure() error {
+	if ex.err == nil && failed(ex.capture.status) {
+		return &failedError{ex.capture.status}
+	}
+	return ex.err
+}
+
 // failedError is a response that says so. While there is an older one, it is not used.
 type failedError struct{ status int }
 
@@ -98,6 +108,7 @@ func (ex *exchange) ready(ctx context.Context, outer http.Header) {
 	ex.ops, ex.gone = make(chan func(http.ResponseWriter)), make(chan struct{})
 	ex.awake = make(chan struct{}, 1)
 	ex.released, ex.flushed, ex.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	ex.late = make(chan struct{})
 	ex.ctx, ex.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.detach = context.AfterFunc(ctx, func() { ex.cancel(context.Cause(ctx)) })
 	header := outer.Clone()
@@ -222,7 +233,7 @@ func (ex *exchange) result(ctx context.Context) (j judgement, ok bool) {
 		case <-ctx.Done():
 			j = judgement{why: "timeout"}
 		}
-		if ex.stopCapturing() {
+		if ex.stopCapturing(context.Cause(ctx)) {
 			return j, false // from now on it is the leader's alone
 		}
 		ex.cancel(cmp.Or(context.Cause(ctx), errAborted))

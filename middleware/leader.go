@@ -2,8 +2,11 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
+
+	"github.com/herdgate/herdgate/stampede"
 )
 
 // This file is how the handler of a run and the leader's goroutine work together.
@@ -43,15 +46,31 @@ func (ex *exchange) release() {
 	}
 }
 
-// stopCapturing ends the load: it hands the run over to the leader. False: there is none that follows, yet.
-func (ex *exchange) stopCapturing() bool {
+// stopCapturing ends the load: it hands the run over to the leader. False: there is none that follows, yet; or the
+// handler has used up the load's time without an answer, and the leader gets another one.
+func (ex *exchange) stopCapturing(cause error) bool {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.over = true
-	if !ex.claimed || ex.left {
+	switch {
+	case !ex.claimed || ex.left:
+		return false
+	case errors.Is(cause, stampede.ErrLoadTimeout) && !ex.headed:
+		close(ex.late)
 		return false
 	}
 	ex.capturing = false
+	return true
+}
+
+// giveUp leaves a run whose time has passed, unless the handler has answered at the last moment.
+func (ex *exchange) giveUp() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.headed || isClosed(ex.done) {
+		return false
+	}
+	ex.leaveLocked()
 	return true
 }
 
@@ -96,6 +115,9 @@ const (
 // alone. It returns false if there is no leader.
 func (ex *exchange) post(kind opKind, do func(http.ResponseWriter)) bool {
 	ex.mu.Lock()
+	if kind == sendHeader {
+		ex.headed = true
+	}
 	if !ex.capturing {
 		ex.mu.Unlock()
 		return ex.do(do)
@@ -148,25 +170,31 @@ func (ex *exchange) do(do func(http.ResponseWriter)) (done bool) {
 	}
 }
 
-// follow does what the handler wants done, on the leader's goroutine, until the handler has returned. It
-// returns false if the leader's ctx ended before.
-func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) bool {
+// follow does what the handler wants done, on the leader's goroutine, until the handler has returned. Else the
+// leader has left: its ctx has ended, or, with late, the time for the load has, before anything of an answer was sent.
+func (ex *exchange) follow(ctx context.Context, w http.ResponseWriter) (returned, late bool) {
+	tooLate := ex.late
 	for !ex.abandoned {
 		select {
 		case <-ex.awake:
 			ex.drain(w)
 		case do := <-ex.ops:
 			do(w)
+		case <-tooLate:
+			if ex.giveUp() {
+				return false, true
+			}
+			tooLate = nil
 		case <-ex.done:
 			ex.drain(w)
-			return !ex.abandoned
+			return !ex.abandoned, false
 		case <-ctx.Done():
 			ex.leave()
-			return false
+			return false, false
 		}
 	}
 	ex.leave()
-	return false
+	return false, false
 }
 
 // drain does what is in the queue, and sends of the body what has not been sent.
@@ -205,8 +233,8 @@ func (ex *exchange) isShown() bool {
 	return ex.shown
 }
 
-// headed says that the header has been sent.
-func (ex *exchange) headed(bodyless bool) {
+// show says that the header has been sent.
+func (ex *exchange) show(bodyless bool) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.shown, ex.bodyless = true, bodyless

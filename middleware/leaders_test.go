@@ -475,3 +475,55 @@ func TestResponseKeptForConfirmationIsNoAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A handler that had hints or a deadline for its client, and then does not answer, has as much time for it as any
+// other, whether it looks at its ctx or not.
+func TestHandlerThatHangsAfterHintsIsNotWaitedFor(t *testing.T) {
+	firsts := map[string]func(http.ResponseWriter){
+		"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
+		"deadline": func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Hour))
+		},
+	}
+	for first, begin := range firsts {
+		for _, heeds := range []bool{true, false} {
+			for _, stale := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, heeds its ctx %v, stale %v", first, heeds, stale), func(t *testing.T) {
+					protocols(t, func(t *testing.T, p protocol) {
+						set := under(middleware.Policy{TTL: time.Second, StaleFor: -1, StaleIfError: time.Hour})
+						set.opts.Guard.LoadTimeout = 5 * time.Second
+						end := make(chan struct{})
+						s := p.open(t, set, func(w http.ResponseWriter, r *http.Request) {
+							if stale && run(r) == 1 {
+								fmt.Fprint(w, "good")
+								return
+							}
+							begin(w)
+							if heeds {
+								<-r.Context().Done()
+								return
+							}
+							<-end
+							fmt.Fprint(w, "too late")
+						})
+						if stale {
+							s.get("/").wants(t, "good")
+							s.sleep(2)
+						}
+						begun := time.Now()
+						a := s.do(s.request("/"))
+						if d := time.Since(begun); d < 5*time.Second || d > 5100*time.Millisecond {
+							t.Errorf("it took %v", d)
+						}
+						if stale {
+							a.wants(t, "good")
+						} else if a.status != http.StatusGatewayTimeout {
+							t.Errorf("got %v", a)
+						}
+						close(end)
+					})
+				})
+			}
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -185,13 +184,17 @@ func (q *request) fetch(name string, load loadFunc) (res stampede.Result[*stored
 
 // lead answers the request that the handler ran for.
 func (q *request) lead(ex *exchange, stored bool) {
-	if !ex.follow(q.r.Context(), q.w) {
-		return
-	}
-	if q.standIn(ex) {
+	returned, late := ex.follow(q.r.Context(), q.w)
+	if !returned {
+		if late && !q.standIn(ex, stampede.ErrLoadTimeout) {
+			q.without(stampede.ErrLoadTimeout)
+		}
 		return
 	}
 	c := &ex.capture
+	if err := ex.failure(); err != nil && !c.passing && q.standIn(ex, err) {
+		return
+	}
 	var p *panicked
 	switch {
 	case errors.As(ex.err, &p):
@@ -212,13 +215,11 @@ func (q *request) lead(ex *exchange, stored bool) {
 // standIn answers with what is stale, if that may serve, instead of a run that has failed. Mostly the guard sees
 // to that. Here it is for who left the guard, since the handler had hints or a deadline for the client, and has
 // been sent no answer yet.
-func (q *request) standIn(ex *exchange) bool {
-	if ex.err == nil && !failed(ex.capture.status) || ex.capture.passing || !q.wait.isDetached() || ex.prev == nil || ex.prev.errorFor <= 0 {
+func (q *request) standIn(ex *exchange, why error) bool {
+	if !q.wait.isDetached() || ex.prev == nil || ex.prev.errorFor <= 0 {
 		return false
 	}
-	again := func(context.Context, *stampede.Load[*stored]) (*stored, error) {
-		return nil, cmp.Or[error](ex.err, &failedError{ex.capture.status})
-	}
+	again := func(context.Context, *stampede.Load[*stored]) (*stored, error) { return nil, why }
 	res, err := q.h.cache.guard.Fetch(context.WithValue(q.r.Context(), budget.Key, &q.wait.spent), ex.name, again)
 	if err != nil || !q.mayHave(res.Value) || res.Value.validate {
 		return false
