@@ -108,3 +108,41 @@ func TestAnswerOfARenewalThatComesAfterTheLoadChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A loader that does not look at its ctx costs nobody more than it must: what the pod that has the lease now stores is told to
+// who waits, and so is what is stored after a Delete.
+func TestCallersOfADeafLoadAreToldWhatAnotherPodStores(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, a, b pod){
+		"taken": func(t *testing.T, a, b pod) {
+			a.net.Script(func(c stampedetest.Call) stampedetest.Fault {
+				if c.Step == stampedetest.StepRenew && c.N < 4 {
+					return stampedetest.Fault{Err: errServer}
+				}
+				return stampedetest.Fault{}
+			})
+			time.Sleep(2100 * time.Millisecond)
+		},
+		"deleted": func(t *testing.T, a, b pod) {
+			time.Sleep(100 * time.Millisecond)
+			must(t, b.Delete(t.Context(), "k"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(stampede.MemoryStore)
+				a, b := newPod(t, store, stampede.Options{}), newPod(t, store, stampede.Options{})
+				deaf := slowly(20*time.Second, 1)
+				waits, also := going(t.Context(), a.Guard, "k", deaf), going(t.Context(), a.Guard, "k", deaf)
+				synctest.Wait()
+				lose(t, a, b)
+				get(t.Context(), b.Guard, "k", slowly(5*time.Second, 2)).is(t, 2, 5*time.Second)
+				stored := time.Now()
+				for _, w := range []<-chan answer{waits, also} {
+					if got := <-w; got.v != 2 || got.err != nil || time.Since(stored) > time.Second {
+						t.Errorf("Get = %d, %v, %v after it was stored", got.v, got.err, time.Since(stored))
+					}
+				}
+			})
+		})
+	}
+}

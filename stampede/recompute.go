@@ -451,11 +451,12 @@ func (j *job[T]) renew(ctx context.Context, lease Stamp, r *run[T]) (more bool) 
 		g.flights.Look(key)
 		g.events.emit(EventLeaseLost, key, 0, ErrLeaseLost)
 		r.cancel(ErrLeaseLost)
+		j.lostLease(ctx)
 		return false
 	case h == Absent:
 		g.flights.Look(key)
 		g.events.emit(EventLeaseGone, key, 0, nil)
-		j.tellStored(ctx)
+		j.lostLease(ctx)
 		return false
 	default:
 		g.events.emit(EventLeaseRenewed, key, 0, nil)
@@ -463,8 +464,22 @@ func (j *job[T]) renew(ctx context.Context, lease Stamp, r *run[T]) (more bool) 
 	return true
 }
 
+// lostLease looks after the callers of a load that has no lease any more, until ctx ends, which it does with the
+// load: its loader may be deaf, or be about to bring what is not stored, and another pod's is stored meanwhile.
+func (j *job[T]) lostLease(ctx context.Context) {
+	j.g.life.more()
+	defer j.g.life.leave()
+	w := j.g.store.Watch(j.k)
+	defer w.Close()
+	j.tellStored(ctx)
+	j.lookOut(ctx, w)
+}
+
 // tellStored tells the callers of a flight that loads what somebody else has stored meanwhile.
 func (j *job[T]) tellStored(ctx context.Context) {
+	if j.f.Waiting() == 0 {
+		return
+	}
 	asked := j.f.Mark()
 	l := j.g.read(ctx, j.k.Key, &ask[T]{left: j.g.opts.StoreBudget})
 	if l.err == nil && servable(&l.e) >= Stale {
