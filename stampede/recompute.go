@@ -456,6 +456,7 @@ func (j *job[T]) renew(ctx context.Context, lease Stamp, r *run[T]) (more bool) 
 	case h == Absent:
 		g.flights.Look(key)
 		g.events.emit(EventLeaseGone, key, 0, nil)
+		j.tellStored(ctx)
 		j.lostLease(ctx)
 		return false
 	default:
@@ -471,7 +472,6 @@ func (j *job[T]) lostLease(ctx context.Context) {
 	defer j.g.life.leave()
 	w := j.g.store.Watch(j.k)
 	defer w.Close()
-	j.tellStored(ctx)
 	j.lookOut(ctx, w)
 }
 

@@ -185,6 +185,9 @@ func (w *world) commit(k *register, c *command) {
 		w.checkCommit(k, c, v)
 	}
 	w.put(k, v)
+	if k.lease.role == stampede.RoleFollower && c.marked { // of a load that goes on
+		k.allows = append(k.allows, w.step)
+	}
 	k.lease = lease{}
 	c.answer.verdict = stampede.Accepted
 	w.saw(sawCommit)
