@@ -37,9 +37,9 @@ var web = Workload{
 	For:   func(c contender.Contender) bool { return c.Wrap != nil },
 	Quick: []string{contender.BareName, "herdgate", localName},
 	Variants: func(quick bool) (list []Variant) {
-		slices, repeats := 6, 3
+		slices, repeats := 9, 3
 		if quick {
-			slices, repeats = 2, 1
+			slices, repeats = 3, 1
 		}
 		for _, s := range webSetups(quick) {
 			s.slices = slices
@@ -64,7 +64,7 @@ type webSetup struct {
 }
 
 const (
-	webSlice    = 60 * time.Millisecond
+	webSlice    = 40 * time.Millisecond
 	webStaleTTL = time.Second // the shortest that HTTP can say
 )
 
