@@ -207,8 +207,12 @@ func (j *job[T]) do() outcome[T] {
 		case w.told || g.orphans.active(key, attempt(el.Lease.Token())):
 			return j.loadAlone(&w, Stamp{})
 		}
+		was := w.hedged
 		if out, ok := j.hedge(&w, &el); ok {
 			return out
+		}
+		if w.hedged != was {
+			continue // what was told meanwhile is known to nobody any more
 		}
 		j.load.batch.settle(key)
 		switch {
