@@ -125,6 +125,9 @@ func (p *play) options() stampede.Options {
 		},
 		CopyOnRead: one(r, false, true),
 	}
+	if r.IntN(3) == 0 { // callers may stand for election without a read
+		o.SoftTimeout, o.MaxWaiters, o.MaxLoads, o.FleetLoads, o.Local.Entries = 0, 0, 0, 0, 0
+	}
 	if o.Policy.StaleIfError > 0 {
 		o.Policy.StaleFor = min(o.Policy.StaleFor, o.Policy.StaleIfError)
 	}

@@ -58,6 +58,9 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 		c.load.batch.settle(c.key)
 	}
 	if isLoading(c.ctx, c.g.place, c.key) {
+		if c.blind { // there may be something that need not be loaded
+			return r, true, nil
+		}
 		return r, false, fmt.Errorf("%w: %q", ErrReentrant, c.key)
 	}
 	if c.g.bounded(true) && partOfLoad(c.ctx, c.g.place) {
@@ -82,11 +85,16 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 		defer timer.Stop()
 		c.soft = timer.C
 	}
+	begun := time.Now()
 	for {
 		early, news := t.Early()
 		if early != nil && (early.kind != loadSelf || !t.Starter()) {
 			if r, again, err = c.take(early, t.Starter()); !again {
 				return r, false, err
+			}
+			if c.blind { // who has not looked does not wait on where there is something
+				c.charge(early, t.Starter(), begun)
+				return r, true, nil
 			}
 		}
 		select {
@@ -99,11 +107,22 @@ func (c *caller[T]) wait(t *flight.Ticket[outcome[T]]) (r Result[T], again bool,
 			goesOn = false
 			out := flight.Result[outcome[T]](done)
 			r, again, err = c.take(out, t.Starter())
-			if t.Starter() { // one budget over all rounds
-				c.q.left = max(c.q.left-out.spent, 1)
-			}
+			c.charge(out, t.Starter(), begun)
 			return r, again, err
 		}
+	}
+}
+
+// charge takes what a flight's steps have cost off the caller's budget, which is one over all rounds: all of it if the
+// caller started it, else as far as the caller has waited for the election.
+func (c *caller[T]) charge(out *outcome[T], starter bool, since time.Time) {
+	switch {
+	case starter:
+		c.q.left = max(c.q.left-out.spent, 1)
+	case c.blind || out.unread:
+		d := min(out.spent, time.Since(since))
+		c.q.left = max(c.q.left-d, 1)
+		c.q.shared.Add(d)
 	}
 }
 

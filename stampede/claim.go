@@ -21,7 +21,7 @@ func (j *job[T]) claim(key Key, onBudget bool) (*claim, error) {
 	g := j.g
 	c := &job[T]{g: g, ctx: j.ctx, k: key, q: ask[T]{left: j.q.left, shared: j.q.shared}}
 	el, err := c.elect(onBudget)
-	j.q.left = c.q.left
+	j.q.left, j.q.spent = c.q.left, j.q.spent+c.q.spent
 	if err != nil || el.Role != RoleLeader {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ type Guard[T any] struct {
 
 	flights   flight.Group[outcome[T]]
 	holds     holds
-	orphans   holds  // leases of this pod that the store did not take back
+	orphans   holds  // attempts of this pod whose lease, if there is one, the store did not take back
 	local     *local // nil: there is none
 	early     earlyRefresh
 	short     shortTTL
@@ -288,11 +288,18 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 	step.release()
 	g.odds.took(q.spend(l.begun))
 	g.learn(ctx, key, p, &l, m)
-	if q.brief && l.err == nil && !g.local.has(key) {
-		// Then the call has the time of who has no copy: else the pods whose election comes too late would all load.
-		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
+	if l.err == nil {
+		g.lengthen(key, q)
 	}
 	return l
+}
+
+// lengthen gives a call the time of who has no copy, when it turns out that it has none any more: else the pods whose
+// election comes too late would all load.
+func (g *Guard[T]) lengthen(key string, q *ask[T]) {
+	if q.brief && !g.local.has(key) {
+		q.brief, q.left = false, q.left+max(g.opts.StoreBudget-g.opts.CopyBudget, 0)
+	}
 }
 
 // account sets the budget for the steps of a call, before the first of them.

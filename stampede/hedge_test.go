@@ -71,6 +71,28 @@ func TestHedgeDoesNotKeepCallersFromAValueThatComesFirst(t *testing.T) {
 	})
 }
 
+// What a hedge heard of while it ran is not lost to who waits when it fails.
+func TestHedgeThatFailsDoesNotMissTheEndOfTheOtherLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := hedging(t, new(stampede.MemoryStore), 2, stampede.Options{Policy: steady, Hedge: 3, Lease: 10 * time.Second})
+		first := going(t.Context(), pods[0].Guard, "k", (&source{takes: 4 * usually, fails: errBoom}).load)
+		synctest.Wait()
+		loads := 0
+		other := going(t.Context(), pods[1].Guard, "k", func(context.Context) (int, error) {
+			if loads++; loads > 1 {
+				return 7, nil
+			}
+			<-time.After(2 * usually)
+			return 0, errBoom
+		})
+		(<-first).fails(t, errBoom, 4*usually)
+		(<-other).is(t, 7, 5*usually)
+		if n := pods[1].Stats().Hedges; n != 1 {
+			t.Errorf("%d hedges, want 1: this shows nothing", n)
+		}
+	})
+}
+
 func TestHedgeOverwritesNothingThatWasChangedSinceItBegan(t *testing.T) {
 	for what, change := range map[string]func(ctx context.Context, p pod) error{
 		"set":    func(ctx context.Context, p pod) error { return p.Set(ctx, "k", 7) },

@@ -73,6 +73,12 @@ func (h *holds) get(key string, stamp Stamp) (v hold, ok bool) {
 	return hold{}, false
 }
 
+// attempt stands for whatever lease the attempt with that token may have been granted.
+func attempt(t Token) (s Stamp) {
+	copy(s[:], t[:])
+	return s
+}
+
 func (h *holds) drop(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -40,6 +40,7 @@ type ask[T any] struct {
 	trouble  bool          // the store did not answer: do not ask it again
 	unsure   bool          // nor the commit of the load that was waited for: its lease may still be there
 	left     time.Duration // of the call's budget for steps of the store
+	spent    time.Duration // of it, by the flight
 	shared   *budget.Spent // with other calls for the same request
 	brief    bool          // that is the one of who has a copy
 	looked   time.Time     // when the read that found nothing at all was begun
@@ -56,6 +57,7 @@ type ask[T any] struct {
 func (q *ask[T]) spend(since time.Time) (took time.Duration) {
 	took = time.Since(since)
 	q.left = max(q.left-took, 1)
+	q.spent += took
 	q.shared.Add(took)
 	return took
 }
@@ -68,11 +70,12 @@ type outcome[T any] struct {
 	before  flight.Mark   // gotValue: for those who came before it
 	private bool          // gotValue: for the caller who started the flight
 	unsure  bool          // gotValue: its commit was not answered
+	unread  bool          // lookAgain: nor was an election that nobody had looked before
 	lost    bool          // lookAgain: the lease of the load was lost
 	waited  bool          // gotError: WaitTimeout has passed, for those for whom it has
 	hit     bool          // gotValue: the first election found it
 	dead    bool          // an election has seen that nothing is stored that anybody could be served with
-	spent   time.Duration // of the budget of the caller who started the flight
+	spent   time.Duration // by the flight, of the budget of the caller who started it
 	data    []byte        // gotValue, with CopyOnRead: what each caller's own is decoded from
 }
 
@@ -114,8 +117,9 @@ func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], 
 		}
 	}()
 	j := &job[T]{g: g, f: f, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, load: load, q: q}
+	j.q.spent = 0
 	out = j.do()
-	out.spent, out.dead = q.left-j.q.left, j.dead
+	out.spent, out.dead = j.q.spent, j.dead
 	return out
 }
 
@@ -130,7 +134,7 @@ func (j *job[T]) do() outcome[T] {
 		}
 	}()
 	switch m := g.mode.now(); {
-	case m != Normal && !q.wait: // its value would not be stored
+	case m != Normal && (!q.wait || q.blind): // its value would not be stored, or it need not wait
 		return outcome[T]{}
 	case m != Normal || q.trouble || q.unsure || q.losses >= maxLosses:
 		return j.loadAlone(&w, Stamp{})
@@ -144,7 +148,7 @@ func (j *job[T]) do() outcome[T] {
 		switch {
 		case err != nil && q.blind && w.watch == nil: // a read may be answered
 			g.odds.bad(q.expected)
-			return outcome[T]{}
+			return outcome[T]{unread: true}
 		case err != nil:
 			return j.withoutStore(&w)
 		}
@@ -160,10 +164,10 @@ func (j *job[T]) do() outcome[T] {
 			g.local.put(key, &el.Entry, r.Value, now, m, stored)
 		}
 		if q.blind && w.watch == nil {
-			g.odds.saw(q.expected, &el.Entry, nil)
+			j.seen(&el.Entry, &r)
 		}
 		there := found(&el.Entry, r, asked)
-		there.hit = w.watch == nil
+		there.hit, there.spent = w.watch == nil, q.spent
 		if el.Role == RoleLeader || el.Role == RoleFollower {
 			j.f.Waitable(fr == Dead, now) // then others who come need not look
 		}
@@ -200,11 +204,15 @@ func (j *job[T]) do() outcome[T] {
 			return outcome[T]{kind: loadSelf}
 		case el.Role != RoleFollower: // the last load brought nothing: beside others, and the first one is stored
 			return j.loadAlone(&w, el.Lease)
-		case w.told || g.orphans.active(key, el.Lease):
+		case w.told || g.orphans.active(key, attempt(el.Lease.Token())):
 			return j.loadAlone(&w, Stamp{})
 		}
+		was := w.hedged
 		if out, ok := j.hedge(&w, &el); ok {
 			return out
+		}
+		if w.hedged != was {
+			continue // what was told meanwhile is known to nobody any more
 		}
 		j.load.batch.settle(key)
 		switch {
@@ -226,6 +234,11 @@ func (j *job[T]) do() outcome[T] {
 			return j.loadAlone(&w, Stamp{})
 		}
 	}
+}
+
+// letGo makes the outcome for who waits for a load that lets them go: made before it, since the load has a goroutine of its own.
+func (j *job[T]) letGo() outcome[T] {
+	return outcome[T]{kind: loadSelf, dead: j.dead, spent: j.q.spent}
 }
 
 // maxLosses is after how many loads whose lease was lost a call's next one does without: pods that lose
@@ -274,11 +287,15 @@ func (j *job[T]) elect(first bool) (Election, error) {
 	}
 	step := within(j.ctx, begun.Add(left))
 	defer step.release()
-	el, err := g.store.Elect(step, j.k, Ballot{Token: NewToken(), Length: g.opts.Lease, Seen: q.seen})
+	token := NewToken()
+	el, err := g.store.Elect(step, j.k, Ballot{Token: token, Length: g.opts.Lease, Seen: q.seen})
 	if first {
 		q.spend(begun)
 	}
 	if err != nil {
+		if first && q.blind { // else the caller does without
+			g.orphans.put(j.k.Key, attempt(token), g.opts.Lease, false)
+		}
 		g.events.emit(EventTrouble, j.k.Key, 0, err)
 		return el, err
 	}
@@ -308,12 +325,10 @@ func (j *job[T]) lead(el *Election, prev Result[T]) outcome[T] {
 	g.events.emit(EventLeaseWon, key, 0, nil)
 	about := &Load[T]{key: key, reason: j.q.reason, leased: true, prev: prev.Value,
 		has: el.Entry.Freshness() != Dead && !el.Entry.NotFound}
+	alone := j.letGo()
 	about.release = func(pass time.Duration) { // who waits, here and elsewhere
-		j.f.Tell(outcome[T]{kind: loadSelf, dead: j.dead})
+		j.f.Tell(alone)
 		j.release(lease, Pass{For: max(pass, passFor), Unshared: true})
-	}
-	if about.reason == Missing && about.has {
-		about.reason = WentStale
 	}
 	j.date(about)
 	m := g.local.begin(key)
@@ -396,7 +411,7 @@ func (j *job[T]) commit(lease Stamp, e Entry, vouched func() bool) (Verdict, boo
 	return j.store(vouched, func(ctx context.Context) (Verdict, error) {
 		v, err := j.g.store.Commit(ctx, j.k, lease, e)
 		if v == Unknown { // do not let others wait for the end of a lease that is of no more use
-			j.g.orphans.put(j.k.Key, lease, j.g.opts.Lease, false)
+			j.g.orphans.put(j.k.Key, attempt(lease.Token()), j.g.opts.Lease, false)
 			j.release(lease, Pass{})
 		}
 		return v, err
@@ -520,7 +535,7 @@ func (j *job[T]) end(lease Stamp, step func(context.Context) error) {
 	j.g.aside(j.k.Key, func(ctx context.Context) error {
 		err := step(ctx)
 		if err != nil {
-			j.g.orphans.put(j.k.Key, lease, j.g.opts.Lease, false)
+			j.g.orphans.put(j.k.Key, attempt(lease.Token()), j.g.opts.Lease, false)
 		}
 		return err
 	})
@@ -545,8 +560,8 @@ func (j *job[T]) loadAlone(w *vigil, marker Stamp) outcome[T] {
 	if out, ok := j.sit(w, false); !ok {
 		return out
 	}
-	about := &Load[T]{key: key, reason: j.q.reason,
-		release: func(time.Duration) { j.f.Tell(outcome[T]{kind: loadSelf, dead: j.dead}) }}
+	alone := j.letGo()
+	about := &Load[T]{key: key, reason: j.q.reason, release: func(time.Duration) { j.f.Tell(alone) }}
 	if marker != (Stamp{}) {
 		j.date(about)
 	}

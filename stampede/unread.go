@@ -18,7 +18,9 @@ import (
 // What a caller has not seen it must not miss. What is fresh or stale the election brings. Else, unless it has seen that
 // there is nothing at all, a caller who gets no value reads after all, before it takes an error or does
 // anything by itself: there may be something for StaleIfError, and a closed guard or an election that is not answered
-// says nothing about what a read would bring. An election is given half of the budget, so that there is some left for that.
+// says nothing about what a read would bring. An election is given half of the budget, so that there is some left for that. It
+// is on the budget of all who wait for it. One that was not answered may have been held all the same: its lease is an
+// orphan, which nobody in this pod follows.
 //
 // Where options make it matter whether a caller waits, so that it may not before it has looked, it reads: SoftTimeout,
 // MaxWaiters, MaxLoads, FleetLoads; and Tags, which elections know nothing of.
@@ -99,7 +101,9 @@ func (c *caller[T]) joinUnread() (t flight.Ticket[outcome[T]], ok bool) {
 	g := c.g
 	if t, ok = g.flights.JoinLooked(c.key, lookEvery); ok {
 		c.q.since = time.Now()
-		if c.blind = t.Guess(); !c.blind {
+		if c.blind = t.Guess(); c.blind {
+			g.account(c.ctx, g.local.peek(c.key), &c.q)
+		} else {
 			c.missed()
 		}
 		return t, true
@@ -129,9 +133,30 @@ func (c *caller[T]) mustLook(out *outcome[T], starter bool) bool {
 	case gotValue:
 		return out.private && !starter
 	case gotError:
-		c.failed = out.err
+		if !out.waited || time.Since(c.q.since) >= c.g.opts.WaitTimeout {
+			c.failed = out.err
+		}
+		return true
+	case loadSelf:
+		return true
 	}
-	return true
+	return false // it will in any case
+}
+
+// seen is told what the first election of a flight has found, if nobody had looked before: what a read does then.
+func (j *job[T]) seen(e *Entry, r *Result[T]) {
+	g, q := j.g, &j.q
+	g.odds.saw(q.expected, e, nil)
+	switch servable(e) {
+	case Dead:
+		g.local.gone(j.k.Key)
+		g.lengthen(j.k.Key, q)
+		return
+	case OnlyIfError:
+		alt := *r // a copy, so that r stays off the heap
+		q.alt = &alt
+	}
+	q.reason = WentStale
 }
 
 // wasHit counts a call that an election has served.
@@ -147,6 +172,8 @@ func (c *caller[T]) wasHit(fr Freshness) {
 // instead returns what there is for a caller whose load has failed, as it sees now that it has looked; else the error.
 func (c *caller[T]) instead(l *lookup[T]) (Result[T], error) {
 	switch {
+	case l.err != nil && over(c.ctx) != nil:
+		return Result[T]{}, over(c.ctx)
 	case l.err != nil:
 		if out, ok := c.g.copied(c.ctx, c.key, c.load); ok {
 			return out.result, out.err

@@ -48,10 +48,10 @@ func (p *player) run(ctx context.Context, addr, name string, out *log) error {
 		Policy: stampede.Policy{
 			TTL: playedTTL, StaleFor: playedStaleFor, StaleIfError: time.Second, ErrorBackoff: 50 * time.Millisecond, Jitter: -1,
 		},
-		Local:  stampede.Local{Entries: -1}, // a pod that Redis does not answer would serve them, whatever was deleted
 		Logger: quiet(),
 	}
 	if p.Broad {
+		opts.Local.Entries = -1 // GetMany does not say what is a copy
 		opts.Hedge, opts.MaxLoads, opts.FleetLoads, opts.CopyOnRead, opts.Tags = 1.5, 4, 6, true, true
 	}
 	guard, err := stampede.New[string](store, opts)
@@ -157,6 +157,9 @@ func (w *worker) step(key string) {
 			}
 			return w.load(ctx, "l", key, took, broken)
 		})
+		if err == nil && got.From == stampede.FromCopy {
+			return // Redis did not answer: that is served whatever was deleted, and proves nothing
+		}
 		r.Value, r.Fresh, r.Stored = got.Value, err == nil && got.Freshness == stampede.Fresh, got.Stored
 	case "set":
 		err = w.guard.Set(ctx, key, r.Value)

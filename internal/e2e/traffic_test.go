@@ -62,9 +62,9 @@ func (x *traffic) stop() {
 }
 
 // readRequest is what a read is.
-const readRequest = "get+pttl"
+const readRequest = "getrange+pttl"
 
-// byClient returns how often each client, by name, sent each request. A GET with its PTTL is one request: they travel together.
+// byClient returns how often each client, by name, sent each request. A GETRANGE with its PTTL is one request: they travel together.
 // What a connection is opened with does not count.
 func (x *traffic) byClient(t testing.TB) map[string]map[string]int {
 	t.Helper()
@@ -95,7 +95,7 @@ func (x *traffic) byClient(t testing.TB) map[string]map[string]int {
 		}
 		for _, c := range commands {
 			switch c {
-			case "get":
+			case "getrange":
 				c = readRequest
 			case "pttl", "hello", "client", "ping", "info":
 				continue

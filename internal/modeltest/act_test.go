@@ -167,9 +167,20 @@ func (w *world) deliver(c *command) {
 	w.note("pod %d: gets the answer of %v of %s for call %d", c.pod.n, c.op, c.keys[0].name, c.callID())
 	w.unsaid = remove(w.unsaid, c)
 	if c.op == opElect && c.call != nil {
-		switch el := &c.answer.election; el.Role {
+		el := &c.answer.election
+		switch fr := el.Entry.Freshness(); {
+		case !c.unread:
+		case el.Role == stampede.RoleFresh:
+			w.saw(sawUnreadFresh)
+		case fr == stampede.Stale:
+			w.saw(sawUnreadStale)
+		}
+		switch el.Role {
 		case stampede.RoleLeader:
 			c.call.leads = c.answer.grant
+			if c.unread {
+				w.saw(sawUnreadLed)
+			}
 		case stampede.RoleFollower:
 			c.call.follows = append(c.call.follows, el.Lease)
 			c.call.mustLoad = c.told && el.Entry.Freshness() == stampede.Dead && c.call.what.reads()

@@ -33,6 +33,7 @@ type call struct {
 	reading    int              // reads under way
 	asides     int              // reads under way that it need not wait for
 	reads      int              // begun
+	elects     int              // as well
 	spent      time.Duration    // on steps of the store that bear on the budget of the call
 	follows    []stampede.Stamp // leases that its flight was told are somebody else's
 	marked     bool             // its flight was told not to follow, by a marker
@@ -176,6 +177,10 @@ func (w *world) sent(c *command) {
 	case opElect:
 		// Later elections of a flight happen while its callers wait for a load, or a seat, anyway.
 		c.counted = len(c.call.follows) == 0 && !w.cfg.seated()
+		if c.call.elects++; c.call.elects == 1 && c.call.reads == 0 && c.call.what.reads() {
+			c.unread = true
+			w.saw(sawUnread)
+		}
 		c.told = c.call.told && !w.unread(c.pod, c.keys[0])
 	}
 }

@@ -127,10 +127,13 @@ func (w *world) checkUnleased(l *load) {
 	}
 }
 
-// orphaned says whether a call was told to follow a lease whose load has ended in its own pod.
+// orphaned says whether a call was told to follow a lease that is granted to nobody: of an attempt of its own pod whose load
+// has ended, or that was not answered. A late copy of the command may have been granted another one.
 func (k *register) orphaned(c *call) bool {
-	return slices.ContainsFunc(k.loads, func(l *load) bool {
-		return l.call.pod == c.pod && l.ended >= 0 && slices.Contains(c.follows, l.grant.stamp)
+	return slices.ContainsFunc(c.follows, func(s stampede.Stamp) bool {
+		return slices.Contains(c.pod.lost, s.Token()) || slices.ContainsFunc(k.loads, func(l *load) bool {
+			return l.call.pod == c.pod && l.ended >= 0 && l.grant.stamp.Token() == s.Token()
+		})
 	})
 }
 
@@ -224,6 +227,9 @@ func (w *world) checkGet(c *call) {
 		w.fail("P10: call %d got value %d, which is for call %d alone", c.id, n, v.owner.id)
 	}
 	w.checkTags(c, v.loads)
+	if c.result.From == stampede.FromStore && c.reads+c.elects == 0 {
+		w.saw(sawUnreadJoined)
+	}
 	if c.result.From == stampede.FromCopy {
 		w.checkCopy(c, v)
 		return

@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +13,19 @@ import (
 // bear on who loads, not on what may be stored: their store answers at once.
 
 func isClaim(k stampede.Key) bool { return strings.Contains(k.Space, "@@") }
+
+// isWarm says whether a key is one with which a pod is taught that what it has no copy of is not stored.
+func isWarm(k stampede.Key) bool { return strings.HasPrefix(k.Key, "warm") }
+
+// warm makes the callers of a new pod stand for election without a read.
+func (p *pod) warm() {
+	for i := range 8 {
+		key := fmt.Sprintf("warm %d %d", p.n, i)
+		if v, err := p.guard.Get(context.Background(), key, func(context.Context) (int, error) { return 1, nil }); v != 1 || err != nil {
+			panic(fmt.Sprint("warm: ", v, err))
+		}
+	}
+}
 
 func (p *pod) claim(ctx context.Context, k stampede.Key, b stampede.Ballot) (stampede.Election, error) {
 	select {

@@ -51,6 +51,7 @@ type command struct {
 	orphan  bool // nobody waits for the answer any more
 	aside   bool // nobody waits for it
 	counted bool // its time is on the budget of call
+	unread  bool // nobody had read before: the first step of its call
 	muted   bool // the pod gets no answer, or has got that there is none
 	told    bool // when it was sent, the pod knew that a load that it followed has brought nothing
 	twice   bool // it has run as a duplicate, too
@@ -151,12 +152,15 @@ func (p *pod) all(keys []stampede.Key) (list []*register) {
 func (p *pod) Encoded() bool { return p.w.cfg.encoded }
 
 func (p *pod) Read(ctx context.Context, k stampede.Key) (stampede.Entry, error) {
+	if isWarm(k) {
+		return stampede.Entry{}, nil
+	}
 	a := p.do(ctx, &command{op: opRead, keys: p.key(k)})
 	return a.entry, a.err
 }
 
 func (p *pod) Elect(ctx context.Context, k stampede.Key, b stampede.Ballot) (stampede.Election, error) {
-	if isClaim(k) {
+	if isClaim(k) || isWarm(k) {
 		return p.claim(ctx, k, b)
 	}
 	a := p.do(ctx, &command{op: opElect, keys: p.key(k), ballot: b})
@@ -164,6 +168,9 @@ func (p *pod) Elect(ctx context.Context, k stampede.Key, b stampede.Ballot) (sta
 }
 
 func (p *pod) Commit(ctx context.Context, k stampede.Key, lease stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	if isWarm(k) {
+		return p.w.claims.Commit(ctx, k, lease, e)
+	}
 	a := p.do(ctx, &command{op: opCommit, keys: p.key(k), lease: lease, entry: e})
 	return a.verdict, a.err
 }

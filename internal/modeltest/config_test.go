@@ -16,6 +16,7 @@ type config struct {
 	encoded    bool // entries hold bytes, and pods keep copies
 	private    bool // loaders may keep others from their value
 	failing    bool // most loads fail
+	guesses    bool // pods begin with trust that what they have no copy of is not stored
 	deaf       bool // reads do not notice that their ctx is cancelled
 	unheard    bool // pods do not hear of drops, which are a hint only
 	delivers   bool // what is committed comes with the wake-up
@@ -33,7 +34,7 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	const ms = time.Millisecond
 	c := config{
 		pods: 2 + rng.IntN(2), keys: 1, steps: 80 + rng.IntN(160),
-		encoded: rng.IntN(3) == 0, private: rng.IntN(3) == 0, deaf: rng.IntN(4) == 0,
+		encoded: rng.IntN(2) == 0, private: rng.IntN(3) == 0, deaf: rng.IntN(4) == 0,
 		broken: broken,
 	}
 	if rng.IntN(4) == 0 {
@@ -84,6 +85,9 @@ func newConfig(rng *rand.Rand, broken mutant) config {
 	if c.opts.Tags = broken.ofTags() || broken == sound && rng.IntN(3) == 0; c.opts.Tags {
 		c.writes = append(slices.Clone(c.writes), doExpireTag, doExpireTag)
 		c.opts.Policy.TagSpread = pick(-1, 50*ms)
+	}
+	if c.guesses = c.encoded && !c.opts.Tags && rng.IntN(3) > 0; c.guesses {
+		c.opts.SoftTimeout, c.opts.MaxLoads, c.opts.FleetLoads = 0, 0, 0
 	}
 	return c
 }

@@ -22,6 +22,12 @@ const (
 	sawProbe
 	sawExpireTag
 	sawTagStale
+	sawUnread
+	sawUnreadLed
+	sawUnreadFresh
+	sawUnreadStale
+	sawUnreadLost
+	sawUnreadJoined
 	numSights
 )
 
@@ -30,6 +36,8 @@ var sightNames = [numSights]string{
 	"commits refused", "leases found taken", "loads", "loads without a lease", "copies served", "copies served without asking", "values of loads from before the call",
 	"calm calls that had to be served", "calm calls that had to load behind",
 	"leases granted after a back-off", "tags expired", "entries expired by a tag and served stale",
+	"elections without a read", "such elections that were granted a lease", "such elections that found something fresh", "something stale", "such elections without an answer",
+	"values of the store for callers who asked it nothing",
 }
 
 func (w *world) saw(s sight) { w.seen[s]++ }

@@ -175,6 +175,12 @@ func (w *world) collect() {
 	for _, c := range in.failed {
 		c.pod.failedAt[c.keys[0].n] = w.step
 		c.keys[0].lost = w.step
+		if c.op == opElect {
+			c.pod.lost = append(c.pod.lost, c.ballot.Token)
+		}
+		if c.unread {
+			w.saw(sawUnreadLost)
+		}
 		if c.err == context.Canceled && (c.op == opElect || c.op == opCommit || c.op == opFail || c.op == opRelease) {
 			w.fail("P6: the %v of %s was cancelled", c.op, c.keys[0].name)
 		}
@@ -230,6 +236,7 @@ type pod struct {
 	hushAt   []time.Duration
 	drops    func(string)
 	tagDrops func(string)
+	lost     []stampede.Token // of elections that were not answered
 	expired  []ownExpiry
 }
 
@@ -245,6 +252,9 @@ func (w *world) newPod() {
 		panic(err)
 	}
 	p.guard = g
+	if w.cfg.guesses {
+		p.warm()
+	}
 	w.pods = append(w.pods, p)
 }
 
