@@ -388,7 +388,9 @@ func (g *Guard[T]) hit(ctx context.Context, key string, load loader[T], p *pocke
 		g.events.emit(EventLocalHit, key, 0, nil)
 	}
 	if p.due(now) {
-		r.Behind, _ = g.look(ctx, key, load, false) // a closed guard serves on
+		if r.Behind = g.reloadUnread(ctx, key, load, p, now); !r.Behind {
+			r.Behind, _ = g.look(ctx, key, load, false) // a closed guard serves on
+		}
 	}
 	return r, err
 }

@@ -56,6 +56,7 @@ type pocket struct {
 	until time.Duration // served without asking the store until then
 	end   time.Duration // served at all until then
 	check time.Duration // the store is asked behind from then on
+	load  time.Duration // it is time for a load from then on
 	ttl   time.Duration // of the entry
 
 	checked atomic.Int64 // when that was last done
@@ -222,7 +223,8 @@ func (c *local) pocket(e *Entry, v any, read time.Duration, m mark, how standing
 			servable += e.StaleFor
 		}
 		p.until = min(read+c.ttl, servable)
-		p.check = min(read+4*c.ttl/5+rand.N(c.ttl/7+1), p.stale-c.early.gap(e)) // before anybody has to wait for it
+		p.load = p.stale - c.early.gap(e)
+		p.check = min(read+17*c.ttl/20+rand.N(c.ttl/9+1), p.load) // before anybody has to wait for it
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package stampede
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -125,6 +126,18 @@ func (c *caller[T]) joinUnread() (t flight.Ticket[outcome[T]], ok bool) {
 		c.blind, c.q.since = true, q.since
 	}
 	return t, ok
+}
+
+// reloadUnread starts a load behind for a copy that is served, without a look at the store, if it is time for one.
+func (g *Guard[T]) reloadUnread(ctx context.Context, key string, load loader[T], p *pocket, now time.Duration) (started bool) {
+	if !g.blindly || now < p.load || !g.odds.good(likelyStale, g.opts.StoreBudget) {
+		return false
+	}
+	q := ask[T]{reason: WentStale, seen: p.stamp}
+	if now < p.stale {
+		q.reason = NearlyStale
+	}
+	return g.reload(ctx, key, load, q)
 }
 
 // mustLook says whether a caller that has not looked has to, instead of taking what its flight brings.
