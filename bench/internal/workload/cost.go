@@ -91,7 +91,7 @@ func (b *bill) close() (err error) {
 
 func (b *bill) measure(values map[string]float64) error {
 	const keys, hits = 4, 100
-	const learns = 12 // misses after which a pod that goes by what it has seen has seen enough
+	const learns = 12         // misses after which a pod that goes by what it has seen has seen enough
 	for pod := range b.pods { // connections, scripts, and whatever else first calls need
 		for range 3 {
 			if err := b.get(pod, fmt.Sprint("warm", pod)); err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/herdgate/herdgate/bench/internal/contender"
 	"github.com/herdgate/herdgate/bench/internal/measure"
 	"github.com/herdgate/herdgate/bench/internal/report"
@@ -124,11 +126,17 @@ func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (er
 		return err
 	}
 	prefix := rig.prefix()
+	fill, ctx := errgroup.WithContext(ctx)
+	fill.SetLimit(16)
 	for i := range b.setup.keys {
 		b.names = append(b.names, prefix+measure.KeyName(i))
-		if _, err := b.cache.Get(ctx, b.names[i]); err != nil {
-			return errors.Join(fmt.Errorf("filling: %w", err), b.cache.Close())
-		}
+		fill.Go(func() error {
+			_, err := b.cache.Get(ctx, prefix+measure.KeyName(i))
+			return err
+		})
+	}
+	if err := fill.Wait(); err != nil {
+		return errors.Join(fmt.Errorf("filling: %w", err), b.cache.Close())
 	}
 	for g := range b.setup.par {
 		w := hitWorker{order: b.setup.order(g)}
