@@ -30,13 +30,15 @@ type hitSetup struct {
 const hitSlice = 25 * time.Millisecond
 
 func (s hitSetup) takes() time.Duration {
-	sides := time.Duration(1 + len(s.floors))
-	return sides*(s.length+hitSlice+s.length/hitSlice*2*time.Millisecond) + 100*time.Millisecond
+	slices := s.slices() + 1
+	each := (hitSlice + 3*time.Millisecond) * time.Duration(1+len(s.floors))
+	return each*time.Duration(slices) + 150*time.Millisecond
 }
+
+func (s hitSetup) slices() int { return max(1, int(s.length/hitSlice)) }
 
 // hitSide is a cache that is full, who asks it, and what was measured.
 type hitSide struct {
-	name    string
 	setup   hitSetup
 	cache   contender.Cache
 	wire    measure.Wire
@@ -62,20 +64,24 @@ func runHit(ctx context.Context, rig *Rig, c contender.Contender, s hitSetup) (r
 	if err := rig.clean(ctx); err != nil {
 		return r, err
 	}
-	sides := make([]*hitSide, 1+len(s.floors))
-	for i := range sides {
-		of := c
-		if i > 0 {
-			of = contenderNamed(s.floors[i-1].of)
+	var sides []*hitSide
+	defer func() {
+		for _, side := range sides {
+			err = errors.Join(err, side.cache.Close())
 		}
-		side := &hitSide{name: of.Name, setup: s}
-		if err := side.open(ctx, rig, of); err != nil {
+	}()
+	of := []contender.Contender{c}
+	for _, f := range s.floors {
+		of = append(of, contenderNamed(f.of))
+	}
+	for _, c := range of {
+		side := &hitSide{setup: s}
+		if err := side.open(ctx, rig, c); err != nil {
 			return r, err
 		}
-		defer func() { err = errors.Join(err, side.cache.Close()) }()
-		sides[i] = side
+		sides = append(sides, side)
 	}
-	for i := range 1 + max(1, int(s.length/hitSlice)) {
+	for i := range 1 + s.slices() {
 		for j := range sides { // who comes first takes turns as well
 			if err := sides[(i+j)%len(sides)].slice(ctx, rig, i > 0); err != nil {
 				return r, err

@@ -38,9 +38,9 @@ var redisHit = Workload{
 		return (inRedis(c) || c.Kind == contender.Floor) && !slices.Contains([]string{"setnx-poll", "redislock", "redsync", xfetchName}, c.Name) // they read as none does
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, keys, pars := 200*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
+		length, repeats, keys, pars := 150*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
 		if quick {
-			length, repeats, keys, pars = 100*time.Millisecond, 1, []int{1000}, []int{1, 128}
+			length, repeats, keys, pars = 75*time.Millisecond, 1, []int{1000}, []int{1, 128}
 		}
 		for _, keys := range keys {
 			for _, par := range pars {
@@ -69,9 +69,9 @@ var memoryHit = Workload{
 		return c.Kind == contender.Memory || c.Name == "go-redis/cache+local" || c.Name == localName
 	},
 	Variants: func(quick bool) (list []Variant) {
-		length, repeats, pars := 150*time.Millisecond, 3, []int{1, 2, 16, 256}
+		length, repeats, pars := 125*time.Millisecond, 3, []int{1, 2, 16, 256}
 		if quick {
-			length, repeats, pars = 100*time.Millisecond, 1, []int{1, 256}
+			length, repeats, pars = 75*time.Millisecond, 1, []int{1, 256}
 		}
 		for _, keys := range []int{1, 1000} {
 			for _, par := range pars {
