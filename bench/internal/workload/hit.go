@@ -37,6 +37,7 @@ var redisHit = Workload{
 	For: func(c contender.Contender) bool {
 		return (inRedis(c) || c.Kind == contender.Floor) && !slices.Contains([]string{"setnx-poll", "redislock", "redsync", xfetchName}, c.Name) // they read as none does
 	},
+	Quick: []string{rawName, "raw GET rueidis", "singleflight", "herdgate", localName},
 	Variants: func(quick bool) (list []Variant) {
 		length, repeats, keys, pars := 150*time.Millisecond, 3, []int{1000, 1}, []int{1, 16, 128}
 		if quick {

@@ -39,7 +39,7 @@ var web = Workload{
 	Variants: func(quick bool) (list []Variant) {
 		slices, repeats := 9, 3
 		if quick {
-			slices, repeats = 3, 1
+			slices, repeats = 2, 1
 		}
 		for _, s := range webSetups(quick) {
 			s.slices = slices
