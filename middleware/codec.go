@@ -11,6 +11,7 @@ import (
 // codec writes entries for stores that hold bytes. A hit is to cost little, so it is not the general one.
 type codec struct{}
 
+// Name implements [stampede.Codec].
 func (codec) Name() string { return "herdgate-http-1" }
 
 // Check refuses nothing: the guard's type is always *stored.

@@ -72,6 +72,7 @@ var errAborted = errors.New("middleware: the handler's response is not complete"
 // panicked is what the handler panicked with.
 type panicked struct{ value any }
 
+// Error does not tell the value: the leader panics with that.
 func (p *panicked) Error() string { return "middleware: the handler panicked" }
 
 // Unwrap returns the value if it is an error, so that errors.Is sees http.ErrAbortHandler.
@@ -100,6 +101,7 @@ func (ex *exchange) failure() error {
 // failedError is a response that says so. While there is an older one, it is not used.
 type failedError struct{ status int }
 
+// Error names the status.
 func (e *failedError) Error() string { return "middleware: status " + http.StatusText(e.status) }
 
 // ready makes what a run needs.

@@ -368,15 +368,17 @@ func TestConfirmationWithTrailersIsNoAnswer(t *testing.T) {
 	}
 }
 
+// beforeTheAnswer is what a handler may have for its client before it answers.
+var beforeTheAnswer = map[string]func(http.ResponseWriter){
+	"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
+	"deadline": func(w http.ResponseWriter) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
+	},
+}
+
 // What a handler that then fails had for its client before it answered, hints and deadlines, is no answer yet:
 // what is stale stands in for the failure all the same, as long as it may.
 func TestStaleAnswerStandsInForAFailureAfterHints(t *testing.T) {
-	firsts := map[string]func(http.ResponseWriter){
-		"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
-		"deadline": func(w http.ResponseWriter) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
-		},
-	}
 	fails := map[string]func(http.ResponseWriter, *http.Request){
 		"status": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"panic":  func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -385,7 +387,7 @@ func TestStaleAnswerStandsInForAFailureAfterHints(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 		},
 	}
-	for first, begin := range firsts {
+	for first, begin := range beforeTheAnswer {
 		for name, fail := range fails {
 			for _, backoff := range []time.Duration{0, -1} {
 				t.Run(fmt.Sprint(first, " ", name, " ", backoff), func(t *testing.T) {
@@ -479,13 +481,7 @@ func TestResponseKeptForConfirmationIsNoAnswer(t *testing.T) {
 // A handler that had hints or a deadline for its client, and then does not answer, has as much time for it as any
 // other, whether it looks at its ctx or not.
 func TestHandlerThatHangsAfterHintsIsNotWaitedFor(t *testing.T) {
-	firsts := map[string]func(http.ResponseWriter){
-		"hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) },
-		"deadline": func(w http.ResponseWriter) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Hour))
-		},
-	}
-	for first, begin := range firsts {
+	for first, begin := range beforeTheAnswer {
 		for _, heeds := range []bool{true, false} {
 			for _, stale := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, heeds its ctx %v, stale %v", first, heeds, stale), func(t *testing.T) {
