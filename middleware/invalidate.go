@@ -69,6 +69,7 @@ func (c *changing) invalidate(status int) {
 	cache.drop(r.Context(), keys...)
 }
 
+// WriteHeader invalidates before the client can know that anything has changed.
 func (c *changing) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		c.invalidate(status)
@@ -76,28 +77,34 @@ func (c *changing) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
+// Write is WriteHeader(200), if that was not called.
 func (c *changing) Write(p []byte) (int, error) {
 	c.invalidate(http.StatusOK)
 	return c.ResponseWriter.Write(p)
 }
 
+// WriteString is Write for strings.
 func (c *changing) WriteString(s string) (int, error) {
 	c.invalidate(http.StatusOK)
 	return io.WriteString(c.ResponseWriter, s)
 }
 
+// ReadFrom is Write for what src holds.
 func (c *changing) ReadFrom(src io.Reader) (int64, error) {
 	c.invalidate(http.StatusOK)
 	return io.Copy(c.ResponseWriter, src)
 }
 
+// FlushError sends the header, so it invalidates, too.
 func (c *changing) FlushError() error {
 	c.invalidate(http.StatusOK)
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
+// Flush is FlushError without the error.
 func (c *changing) Flush() { _ = c.FlushError() }
 
+// Hijack takes the connection for an answer that nobody sees here.
 func (c *changing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c.invalidate(http.StatusOK)
 	return http.NewResponseController(c.ResponseWriter).Hijack()

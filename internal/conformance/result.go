@@ -22,6 +22,7 @@ func (r result) judged() bool { return r.Kind != "check" }
 
 func (r result) passed() bool { return r.Outcome == "pass" || r.Outcome == "yes" }
 
+// String is the result on one line.
 func (r result) String() string {
 	return fmt.Sprintf("%s (%s, %s): %s %s", r.ID, r.Group, r.Kind, r.Outcome, oneLine(r.Why))
 }

@@ -70,6 +70,7 @@ type around struct {
 	inner  Runner
 }
 
+// Run returns what the inner Run does; a server that does not end turns success into failure.
 func (a around) Run() int {
 	code := a.inner.Run()
 	if err := a.shared.Close(); err != nil && code == 0 {
