@@ -3,6 +3,7 @@ package stampede_test
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -282,18 +283,19 @@ func ExamplePolicy_errorBackoff() {
 	// 1 load
 }
 
-// Events tell what happens; a few lines make metrics of them.
+// Events tell what happens; a few lines make metrics of them. They come from many goroutines at once: what
+// counts them must bear that, as an expvar.Map does and a plain map does not.
 func ExampleObserver() {
-	count := map[stampede.EventKind]int{}
+	counts := new(expvar.Map) // expvar.NewMap("product") publishes it
 	products, _ := stampede.New[Product](new(stampede.MemoryStore), &stampede.Options{
 		Name:     "product",
-		Observer: stampede.ObserverFunc(func(e stampede.Event) { count[e.Kind]++ }), // e.Kind.String() makes a label
+		Observer: stampede.ObserverFunc(func(e stampede.Event) { counts.Add(e.Kind.String(), 1) }),
 	})
 	byID := products.Getter(db.Product)
 	for range 3 {
 		_, _ = byID.Get(context.Background(), "42")
 	}
-	fmt.Println(count[stampede.EventMiss], count[stampede.EventLoad], count[stampede.EventHit])
+	fmt.Println(counts.Get("miss"), counts.Get("load"), counts.Get("hit"))
 	// Output: 1 1 2
 }
 

@@ -72,7 +72,8 @@ type Event struct {
 	Err   error
 }
 
-// Observer is told of what happens in guards, as it happens, on the goroutine where it happens. It
+// Observer is told of what happens in guards, as it happens, on the goroutine where it happens: many call
+// it at once, even while there is a single caller, and one may do so after that caller has its answer. It
 // must be quick, must not call the guard, and must not end the goroutine; a panic in it is swallowed.
 // A background load's error and panic reach the Observer and, when that changes, the Logger.
 type Observer interface {

@@ -146,7 +146,7 @@ type Options struct {
 	// Default 8 MiB; negative: no bound.
 	MaxValueSize int
 
-	// Observer is told of what happens. Default none.
+	// Observer is told of what happens, from many goroutines at once. Default none.
 	Observer Observer
 	// Logger gets what no caller can be told, on changes of state, not per request. Default
 	// slog.Default().

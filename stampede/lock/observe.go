@@ -51,8 +51,9 @@ type Event struct {
 	Err    error
 }
 
-// Observer is told of what happens, as it happens, on the goroutine where it happens. It must be quick and
-// must not call the locker or its locks; a panic in it is swallowed. It is not called after Close has returned.
+// Observer is told of what happens, as it happens, on the goroutine where it happens: many call it at once,
+// even while there is a single caller. It must be quick and must not call the locker or its locks; a panic in
+// it is swallowed. It is not called after Close has returned.
 type Observer interface {
 	Observe(Event)
 }
