@@ -70,7 +70,7 @@ redis: ## Install redis-server and redis-sentinel when they are missing.
 BENCHFLAGS ?=
 
 .PHONY: bench
-bench: redis ## Measure all under load beside others, into bench/results (less than 25 minutes).
+bench: redis ## Measure all under load beside others, into bench/results (less than half an hour).
 	@go run -C bench . -out results $(BENCHFLAGS)
 
 .PHONY: bench-quick

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -200,51 +199,49 @@ func (b *hitSide) slice(ctx context.Context, rig *Rig, counts bool) error {
 
 // hammer lets all workers call for the length of a slice, and returns how many calls there were.
 func (b *hitSide) hammer(ctx context.Context) (int64, time.Duration, error) {
-	var wg sync.WaitGroup
-	var calls atomic.Int64
-	var stop atomic.Bool
-	var mu sync.Mutex // protects failed
+	var wg, ready sync.WaitGroup
+	var mu sync.Mutex // protects what follows
+	var calls int64
 	var failed error
-	begin := make(chan struct{})
-	var ready sync.WaitGroup
+	var end time.Time
+	begin := make(chan struct{}) // closed when end is known
 	for i := range b.workers {
 		ready.Add(1)
 		wg.Go(func() {
 			ready.Done()
 			<-begin
-			n, err := b.workers[i].call(ctx, b.cache, b.names, &stop)
-			calls.Add(n)
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed = err
-			}
+			n, err := b.workers[i].call(ctx, b.cache, b.names, end)
+			mu.Lock()
+			defer mu.Unlock()
+			calls += n
+			failed = cmp.Or(failed, err)
 		})
 	}
 	ready.Wait()
-	t := time.AfterFunc(hitSlice, func() { stop.Store(true) })
-	defer t.Stop()
 	begun := time.Now()
+	end = begun.Add(hitSlice)
 	close(begin)
 	wg.Wait()
-	return calls.Load(), time.Since(begun), failed
+	return calls, time.Since(begun), failed
 }
 
-// call calls until it is told to stop. To time a call costs more than a hit in memory does.
-func (w *hitWorker) call(ctx context.Context, cache contender.Cache, names []string, stop *atomic.Bool) (n int64, err error) {
-	rarely := int64(15) // how often it looks at stop, which all share: every 16 calls
-	if w.took != nil {
-		rarely = 0
-	}
+// inTurns is how many calls in memory a worker makes until it looks at the clock, which costs as much as such a call, and
+// lets others have the processor: else each would keep it for 10 ms, and most would not have it once in a slice.
+const inTurns = 256
+
+// call calls until the slice ends. A timer would not do: many busy goroutines keep it waiting for seconds.
+func (w *hitWorker) call(ctx context.Context, cache contender.Cache, names []string, end time.Time) (n int64, err error) {
 	i := w.next
 	defer func() { w.next = i }()
 	for {
-		if n&rarely == 0 && stop.Load() {
-			return n, nil
-		}
 		var begun time.Time
-		if w.took != nil {
-			begun = time.Now()
+		if w.took != nil || n%inTurns == 0 {
+			if begun = time.Now(); !begun.Before(end) {
+				return n, nil
+			}
+			if w.took == nil {
+				runtime.Gosched()
+			}
 		}
 		if _, err := cache.Get(ctx, names[w.order[i&(len(w.order)-1)]]); err != nil {
 			return n, err

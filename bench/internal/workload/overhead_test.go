@@ -9,14 +9,16 @@ import (
 	"github.com/herdgate/herdgate/bench/internal/workload"
 )
 
+// nothing is a cache that does nothing.
+var nothing = contender.Contender{Name: "nothing", Open: func(*contender.Env) (contender.Cache, error) {
+	return cache{
+		get:   func(context.Context, string) ([]byte, error) { return nil, nil },
+		close: func() error { return nil },
+	}, nil
+}}
+
 // BenchmarkHit is what the loop around a hit costs: that of a cache that does nothing.
 func BenchmarkHit(b *testing.B) {
-	nothing := contender.Contender{Name: "nothing", Open: func(*contender.Env) (contender.Cache, error) {
-		return cache{
-			get:   func(context.Context, string) ([]byte, error) { return nil, nil },
-			close: func() error { return nil },
-		}, nil
-	}}
 	server := shared.Server(b)
 	rig := &workload.Rig{Addr: server.Addr(), Server: server}
 	defer rig.Close()

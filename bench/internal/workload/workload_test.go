@@ -215,6 +215,20 @@ func TestEveryWorkloadSaysWhatItMeasuresAndWhoTakesPart(t *testing.T) {
 }
 
 // The plan has to fit what the Makefile promises, with time for opening and cleaning up.
+func TestManyBusyGoroutinesTakeTurnsWithinASlice(t *testing.T) {
+	server := shared.Server(t)
+	rig := &workload.Rig{Addr: server.Addr(), Server: server}
+	defer rig.Close()
+	const par = 128
+	had, shortest, err := workload.HitSlices(t.Context(), rig, nothing, par, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if had != par || shortest > 4 {
+		t.Errorf("%d of %d goroutines had a turn, the shortest slice took %.1f times as long as it should", had, par, shortest)
+	}
+}
+
 func TestAllRunsTogetherTakeNoLongerThanIsPromised(t *testing.T) {
 	for _, quick := range []bool{true, false} {
 		total, runs := time.Duration(0), 0
