@@ -40,6 +40,7 @@ type config struct {
 	publish    string
 	profile    string
 	list       bool
+	words      []string // that are no flags
 }
 
 func (c *config) flags() *flag.FlagSet {
@@ -67,7 +68,9 @@ func main() {
 	traffic.Main() // or a client
 	redis.SetLogger(new(logging.VoidLogger))
 	var cfg config
-	_ = cfg.flags().Parse(os.Args[1:]) // it exits
+	fs := cfg.flags()
+	_ = fs.Parse(os.Args[1:]) // it exits
+	cfg.words = fs.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := start(ctx, &cfg, os.Stdout, os.Stderr)
 	stop()
@@ -77,7 +80,34 @@ func main() {
 	}
 }
 
+// maxRepeats bounds what a slip of the finger can ask for.
+const maxRepeats = 100
+
+// check finds what would waste a run, before it.
+func (c *config) check() error {
+	if len(c.words) > 0 {
+		return fmt.Errorf("%q is no flag; workloads are named with -run, contenders with -contenders", c.words[0])
+	}
+	if c.repeats < 0 || c.repeats > maxRepeats {
+		return fmt.Errorf("-repeats is %d; it can be 1 to %d, or 0 for what the workload says", c.repeats, maxRepeats)
+	}
+	if c.out == "" || c.list {
+		return nil
+	}
+	if err := os.MkdirAll(c.out, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(c.out, ".can-be-written-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 func start(ctx context.Context, cfg *config, out, progress io.Writer) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
 	switch {
 	case cfg.list:
 		return list(out)
@@ -223,7 +253,7 @@ func (p *plan) add(w *workload.Workload, cfg *config) {
 		}
 	}
 	variants := w.Variants(cfg.quick)
-	for repeat := range 100 {
+	for repeat := range maxRepeats {
 		for _, v := range variants {
 			repeats := v.Repeats
 			if cfg.repeats > 0 {

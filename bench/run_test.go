@@ -77,3 +77,24 @@ func TestPlanKnowsItsNames(t *testing.T) {
 		}
 	}
 }
+
+// What would waste half an hour is found before anything is measured.
+func TestAMistakeIsFoundBeforeAnythingIsMeasured(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]config{
+		"a directory that cannot be": {out: filepath.Join(file, "results")},
+		"a file for a directory":     {out: file},
+		"less than no repeats":       {repeats: -1},
+		"too many repeats":           {repeats: maxRepeats + 1},
+		"a word that is no flag":     {words: []string{"storm"}},
+	} {
+		cfg.quick, cfg.run, cfg.contenders, cfg.redis = true, "memory-hit", "otter", server.Addr()
+		var progress bytes.Buffer
+		if err := start(t.Context(), &cfg, new(bytes.Buffer), &progress); err == nil || progress.Len() > 0 {
+			t.Errorf("%s: error %v, after\n%s", name, err, progress.String())
+		}
+	}
+}
