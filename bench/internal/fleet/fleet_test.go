@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,7 +111,7 @@ func TestCallsTellServedLoadedFailedAndUnanswered(t *testing.T) {
 	if unanswered := out.Samples[3]; unanswered.Took < 100*time.Millisecond {
 		t.Errorf("a call that was never answered took %v", unanswered.Took)
 	}
-	if out.Errors["no value on port ####"] != 1 || out.Errors["not a value"] != 1 {
+	if out.Errors["no value on port ####"] != 1 || out.Errors["not a value of the key"] != 1 {
 		t.Errorf("errors: %v", out.Errors)
 	}
 }
@@ -192,4 +193,31 @@ func named(t *testing.T, name string) contender.Contender {
 	}
 	t.Fatalf("no contender %q", name)
 	return contender.Contender{}
+}
+
+// A cache that answers with another key's value, or with what was never loaded, serves nobody.
+func TestWhatIsNoValueOfTheKeyIsAFailure(t *testing.T) {
+	for name, answer := range map[string]func(v []byte) []byte{
+		"of another key": func([]byte) []byte {
+			v, _ := new(measure.Source).Load(t.Context(), 0, "another", measure.ValueSize)
+			return v
+		},
+		"garbage":  func([]byte) []byte { return make([]byte, measure.ValueSize) },
+		"cut off":  func(v []byte) []byte { return v[:100] },
+		"too long": func(v []byte) []byte { return append(v, 0) },
+	} {
+		c := fake(func(e *contender.Env, ctx context.Context, key string) ([]byte, error) {
+			v, err := e.Load(ctx, key)
+			if strings.HasSuffix(key, measure.KeyName(1)) {
+				v = answer(v)
+			}
+			return v, err
+		})
+		out := run(t, c, 1, fleet.Spec{
+			Arrivals: measure.Arrivals{Burst: 1, Every: 10 * time.Millisecond, For: 30 * time.Millisecond}, CallTimeout: time.Second,
+		}, new(measure.Source))
+		if out.Errors["not a value of the key"] != 1 || out.Samples[1].Outcome != fleet.Failed {
+			t.Errorf("%s: %+v, errors %v", name, out.Samples, out.Errors)
+		}
+	}
 }

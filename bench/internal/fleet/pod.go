@@ -115,7 +115,11 @@ func (p *pod) warm(ctx context.Context) error {
 			defer func() { <-turns }()
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			if _, err := p.cache.Get(ctx, key); err != nil {
+			v, err := p.cache.Get(ctx, key)
+			if err == nil && !measure.MarkOf(key).On(v, p.spec.Value) {
+				err = errors.New("not a value of the key")
+			}
+			if err != nil {
 				failed.Store(&err)
 			}
 		})
@@ -179,7 +183,11 @@ func (p *pod) call(ctx context.Context, r *record, i int, key string, due time.T
 	defer cancel()
 	v, err := p.cache.Get(ctx, key)
 	took := time.Since(due)
-	age := measure.Age(v)
+	age := time.Duration(0)
+	good := measure.MarkOf(key).On(v, p.spec.Value)
+	if good {
+		age = measure.Age(v)
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,9 +197,9 @@ func (p *pod) call(ctx context.Context, r *record, i int, key string, due time.T
 	case err != nil:
 		s.Outcome = Failed
 		r.errs[text(err)]++
-	case age < 0:
+	case !good:
 		s.Outcome = Failed
-		r.errs["not a value"]++
+		r.errs["not a value of the key"]++
 	case c.loaded.Load():
 		s.Outcome = Loaded
 	}

@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"encoding/binary"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -90,7 +91,7 @@ func (s *Source) Load(ctx context.Context, pod int, key string, size int) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	return s.value(size), nil
+	return s.value(key, size), nil
 }
 
 func (s *Source) work(ctx context.Context, l Load) error {
@@ -156,13 +157,32 @@ func (s *Source) Release() {
 	}
 }
 
-// value holds the time of its making, from which Age tells how old it is.
-func (s *Source) value(size int) []byte {
-	size = max(size, 8)
+// header is what a value begins with: the time of its making and the mark of its key.
+const header = 16
+
+// value holds the time of its making, from which Age tells how old it is, and the mark of its key.
+func (s *Source) value(key string, size int) []byte {
+	size = max(size, header)
 	from := rand.IntN(max(1, len(s.filler)-size))
 	v := slices.Clone(s.filler[from:min(from+size, len(s.filler))])
 	binary.LittleEndian.PutUint64(v, uint64(time.Now().UnixNano()))
+	binary.LittleEndian.PutUint64(v[8:], uint64(MarkOf(key)))
 	return v
+}
+
+// Mark tells the values of one key from those of another, and from what is no value.
+type Mark uint64
+
+// MarkOf returns the mark of a key, which is the same in every process.
+func MarkOf(key string) Mark {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key)) // it never fails
+	return Mark(h.Sum64())
+}
+
+// On says whether v is a value of so many bytes of the key that m marks. It is quick enough to be asked after each hit.
+func (m Mark) On(v []byte, size int) bool {
+	return len(v) == max(size, header) && Mark(binary.LittleEndian.Uint64(v[8:])) == m
 }
 
 // Age tells how long ago the load of a value ended; negative for what is no value of a Source.

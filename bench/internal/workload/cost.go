@@ -158,7 +158,10 @@ func (b *bill) count(values map[string]float64, name string, n, pod int, fn func
 func (b *bill) get(pod int, key string) error {
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
-	_, err := b.pods[pod].cache.Get(ctx, b.prefix+key)
+	v, err := b.pods[pod].cache.Get(ctx, b.prefix+key)
+	if err == nil && !measure.MarkOf(b.prefix+key).On(v, measure.ValueSize) {
+		err = errNotOfKey
+	}
 	return err
 }
 

@@ -43,6 +43,7 @@ type hitSide struct {
 	wire    measure.Wire
 	source  measure.Source
 	names   []string
+	marks   []measure.Mark // of names
 	workers []hitWorker
 
 	calls, allocs, bytes int64
@@ -124,7 +125,7 @@ func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (er
 		Addr:   rig.Addr,
 		Dial:   b.wire.Dial,
 		Load: func(ctx context.Context, key string) ([]byte, error) {
-			return b.source.Load(ctx, 0, key, cmp.Or(b.setup.value, measure.ValueSize))
+			return b.source.Load(ctx, 0, key, b.size())
 		},
 	})
 	if err != nil {
@@ -135,6 +136,7 @@ func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (er
 	fill.SetLimit(16)
 	for i := range b.setup.keys {
 		b.names = append(b.names, prefix+measure.KeyName(i))
+		b.marks = append(b.marks, measure.MarkOf(b.names[i]))
 		fill.Go(func() error {
 			_, err := b.cache.Get(ctx, prefix+measure.KeyName(i))
 			return err
@@ -153,6 +155,11 @@ func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (er
 	b.source.Reset()
 	return nil
 }
+
+// size is that of a value.
+func (b *hitSide) size() int { return cmp.Or(b.setup.value, measure.ValueSize) }
+
+var errNotOfKey = errors.New("workload: the cache returned what is not a value of the key")
 
 // slice has the cache asked for a while. The first one of each side does not count: it brings connections, and
 // whatever else the first calls need.
@@ -210,7 +217,7 @@ func (b *hitSide) hammer(ctx context.Context) (int64, time.Duration, error) {
 		wg.Go(func() {
 			ready.Done()
 			<-begin
-			n, err := b.workers[i].call(ctx, b.cache, b.names, end)
+			n, err := b.workers[i].call(ctx, b, end)
 			mu.Lock()
 			defer mu.Unlock()
 			calls += n
@@ -230,8 +237,8 @@ func (b *hitSide) hammer(ctx context.Context) (int64, time.Duration, error) {
 const inTurns = 256
 
 // call calls until the slice ends. A timer would not do: many busy goroutines keep it waiting for seconds.
-func (w *hitWorker) call(ctx context.Context, cache contender.Cache, names []string, end time.Time) (n int64, err error) {
-	i := w.next
+func (w *hitWorker) call(ctx context.Context, b *hitSide, end time.Time) (n int64, err error) {
+	i, size := w.next, b.size()
 	defer func() { w.next = i }()
 	for {
 		var begun time.Time
@@ -243,7 +250,12 @@ func (w *hitWorker) call(ctx context.Context, cache contender.Cache, names []str
 				runtime.Gosched()
 			}
 		}
-		if _, err := cache.Get(ctx, names[w.order[i&(len(w.order)-1)]]); err != nil {
+		key := w.order[i&(len(w.order)-1)]
+		v, err := b.cache.Get(ctx, b.names[key])
+		if err == nil && !b.marks[key].On(v, size) { // nobody is fast by answering with something else
+			err = errNotOfKey
+		}
+		if err != nil {
 			return n, err
 		}
 		if w.took != nil {

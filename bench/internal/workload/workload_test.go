@@ -104,6 +104,21 @@ func TestStormShowsHowOftenAContenderLoads(t *testing.T) {
 	}
 }
 
+func TestHitsHaveToBringTheirValue(t *testing.T) {
+	rig := newRig(t)
+	for _, memory := range []bool{false, true} {
+		empty := contender.Contender{Name: "empty", Open: func(e *contender.Env) (contender.Cache, error) {
+			return cache{
+				get:   func(context.Context, string) ([]byte, error) { return nil, nil },
+				close: func() error { return nil },
+			}, nil
+		}}
+		if r, err := workload.RunHit(t.Context(), rig, empty, memory, 25*time.Millisecond); err == nil {
+			t.Errorf("a cache that returns nothing makes %v calls a second", r.Values["rate"])
+		}
+	}
+}
+
 func TestColdStartShowsTheWaitBeyondTheLoad(t *testing.T) {
 	rig := newRig(t)
 	r, err := workload.RunCold(t.Context(), rig, perfect(1, 1), 2, 3, 2)
