@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-const reading = "Medians over the repeats, with the lowest and the highest where they differ. Latency counts from when a call was due, not from when it was made. " +
+const reading = "Medians over the repeats, with the lowest and the highest where they differ. Latency counts from when a call was due, not from when it was made; a call that failed counts as one that took until its deadline. " +
 	"A script is one request to Redis; GET and the PTTL beside it are one; commands that scripts run are told apart."
 
 // Markdown writes all results as tables.

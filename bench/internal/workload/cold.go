@@ -64,7 +64,7 @@ func runCold(ctx context.Context, rig *Rig, c contender.Contender, s coldSetup) 
 	slowest := make([]float64, s.rounds)
 	var all []float64
 	for _, s := range m.Samples {
-		beyond := ms(s.Took - load)
+		beyond := ms(m.lasted(s) - load)
 		slowest[s.Key] = max(slowest[s.Key], beyond)
 		all = append(all, beyond)
 	}

@@ -60,7 +60,7 @@ func runEarly(ctx context.Context, rig *Rig, c contender.Contender, ttl, load, l
 	misses, waits := 0, 0
 	for _, s := range m.Samples {
 		switch {
-		case s.Took < load/2:
+		case m.lasted(s) < load/2:
 		case s.Outcome == fleet.Loaded:
 			misses++
 		default:

@@ -86,7 +86,7 @@ func runOutage(ctx context.Context, rig *Rig, c contender.Contender, limit time.
 	meanwhile := measure.NewLatency()
 	good := 0
 	for _, s := range m.between(stopped, back) {
-		meanwhile.Record(s.Took)
+		meanwhile.Record(m.lasted(s))
 		if !bad(s, 50*time.Millisecond) {
 			good++
 		}

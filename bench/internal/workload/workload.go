@@ -119,7 +119,17 @@ type measured struct {
 	begin    time.Time
 	took     *measure.Latency
 	length   time.Duration
+	deadline time.Duration // of a call
 	pods     int
+}
+
+// lasted is how long a call took. One that failed brought nothing, however fast: it counts as one that took until its
+// deadline, so that nobody looks better for failing.
+func (m *measured) lasted(s fleet.Sample) time.Duration {
+	if s.Outcome == fleet.Failed || s.Outcome == fleet.Unanswered {
+		return max(s.Took, m.deadline)
+	}
+	return s.Took
 }
 
 // run opens a fleet, lets it make its calls and measures.
@@ -128,7 +138,7 @@ func (r *Rig) run(ctx context.Context, c contender.Contender, s setup) (m measur
 		return m, err
 	}
 	s.spec.Redis, s.spec.Prefix = r.Addr, r.prefix()
-	m.pods, m.length = s.pods, s.spec.Arrivals.For
+	m.pods, m.length, m.deadline = s.pods, s.spec.Arrivals.For, s.spec.CallTimeout
 	var specs []fleet.Spec
 	for i := range s.pods {
 		spec := s.spec
@@ -172,7 +182,7 @@ func (r *Rig) run(ctx context.Context, c contender.Contender, s setup) (m measur
 	m.server = after.Minus(before)
 	m.took = measure.NewLatency()
 	for _, s := range m.Samples {
-		m.took.Record(s.Took)
+		m.took.Record(m.lasted(s))
 	}
 	slices.SortFunc(m.Samples, func(a, b fleet.Sample) int { return int(a.Due - b.Due) })
 	return m, nil

@@ -2,10 +2,12 @@ package workload_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +103,33 @@ func TestStormShowsHowOftenAContenderLoads(t *testing.T) {
 		if float64(shown) != r.Values["loads"] {
 			t.Errorf("%d of %v loads are shown over time", shown, r.Values["loads"])
 		}
+	}
+}
+
+// A cache that fails at once must not look like one that answers at once.
+func TestCallsThatFailFastAreNotFastCalls(t *testing.T) {
+	rig := newRig(t)
+	c := contender.Contender{Name: "failing", Open: func(e *contender.Env) (contender.Cache, error) {
+		var calls atomic.Int64
+		return cache{
+			get: func(ctx context.Context, key string) ([]byte, error) {
+				if calls.Add(1) > 4 { // it has been warmed
+					return nil, errors.New("no")
+				}
+				return e.Load(ctx, key)
+			},
+			close: func() error { return nil },
+		}, nil
+	}}
+	r, err := workload.RunStorm(t.Context(), rig, c, 1, 8, 500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Values["errors"] != r.Values["calls"] || r.Values["within5"] != 0 || r.Values["p50"] < 1000 {
+		t.Errorf("%v errors of %v calls; %v %% within 5 ms, p50 %v ms", r.Values["errors"], r.Values["calls"], r.Values["within5"], r.Values["p50"])
+	}
+	if r, err = workload.RunCold(t.Context(), rig, c, 1, 3, 2); err != nil || r.Values["beyond"] < 1000 {
+		t.Errorf("the slowest waited %v ms beyond the load, error %v", r.Values["beyond"], err)
 	}
 }
 
