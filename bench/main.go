@@ -324,9 +324,31 @@ func (p *plan) measure(ctx context.Context, rig *workload.Rig, book *report.Book
 	}
 }
 
-// runStep bounds a run: a contender that never returns must not stop the rest.
+// patience is how long after its end was called for a run may take to clean up. A fleet closes within half of it.
+const patience = 20 * time.Second
+
+// runStep bounds a run: a contender that never returns, whatever becomes of its ctx, must not stop the rest.
 func runStep(ctx context.Context, rig *workload.Rig, s step) (report.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.variant.Takes+30*time.Second, errors.New("it took far too long"))
 	defer cancel()
-	return s.variant.Run(ctx, rig, s.contender)
+	type outcome struct {
+		result report.Result
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		r, err := s.variant.Run(ctx, rig, s.contender)
+		done <- outcome{r, err}
+	}()
+	select {
+	case o := <-done:
+		return o.result, o.err
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-done:
+		return o.result, o.err
+	case <-time.After(patience):
+		return report.Result{}, errors.New("it never returned, and may have weighed on what was run after it")
+	}
 }

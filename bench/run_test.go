@@ -7,8 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/herdgate/herdgate/bench/internal/contender"
 	"github.com/herdgate/herdgate/bench/internal/report"
+	"github.com/herdgate/herdgate/bench/internal/workload"
 )
 
 // interrupter is told of progress, and interrupts once the second run has begun.
@@ -97,4 +101,20 @@ func TestAMistakeIsFoundBeforeAnythingIsMeasured(t *testing.T) {
 			t.Errorf("%s: error %v, after\n%s", name, err, progress.String())
 		}
 	}
+}
+
+func TestARunThatNeverReturnsIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan struct{})
+		defer close(gone)
+		s := step{variant: workload.Variant{Takes: time.Second, Run: func(context.Context, *workload.Rig, contender.Contender) (report.Result, error) {
+			<-gone
+			return report.Result{}, nil
+		}}}
+		begun := time.Now()
+		_, err := runStep(t.Context(), new(workload.Rig), s)
+		if took := time.Since(begun); err == nil || took > time.Minute {
+			t.Errorf("error %v after %v", err, took)
+		}
+	})
 }

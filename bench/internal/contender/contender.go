@@ -7,6 +7,7 @@ package contender
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -101,6 +102,32 @@ func (e *Env) Redis() *redis.Client {
 		WriteTimeout: e.ClientTimeout,
 		PoolTimeout:  e.ClientTimeout,
 	})
+}
+
+// Start opens the cache of one pod. A panic in Get comes back as an error: one contender must not end the run of all.
+func (c Contender) Start(e *Env) (_ Cache, err error) {
+	defer recovered(&err)
+	opened, err := c.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	return careful{opened}, nil
+}
+
+// careful is a cache whose panics are errors.
+type careful struct{ Cache }
+
+// Get is the cache's.
+func (c careful) Get(ctx context.Context, key string) (v []byte, err error) {
+	defer recovered(&err)
+	return c.Cache.Get(ctx, key)
+}
+
+// recovered makes an error of a panic; it has to be deferred itself.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("contender: panic: %v", r)
+	}
 }
 
 // All returns every contender, in the order of the report.

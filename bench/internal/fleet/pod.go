@@ -87,7 +87,7 @@ func open(ctx context.Context, c contender.Contender, number int, spec Spec, loa
 	}
 	p := &pod{number: number, spec: spec, name: c.Name}
 	var err error
-	p.cache, err = c.Open(&contender.Env{
+	p.cache, err = c.Start(&contender.Env{
 		Params: spec.Params,
 		Addr:   spec.Redis,
 		Dial:   p.wire.Dial,

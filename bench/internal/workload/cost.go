@@ -51,7 +51,7 @@ func runCost(ctx context.Context, rig *Rig, c contender.Contender) (r report.Res
 	defer func() { err = errors.Join(err, b.close()) }()
 	for i := range b.pods {
 		p := &b.pods[i]
-		p.cache, err = c.Open(&contender.Env{
+		p.cache, err = c.Start(&contender.Env{
 			Params: contender.Params{TTL: costTTL, StaleFor: time.Minute, LoadTimeout: 3 * time.Second, Exact: true},
 			Addr:   rig.Addr,
 			Dial:   p.wire.Dial,

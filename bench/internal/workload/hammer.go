@@ -120,7 +120,7 @@ func ratio(of, to []float64) float64 {
 
 // open fills a cache.
 func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (err error) {
-	b.cache, err = c.Open(&contender.Env{
+	b.cache, err = c.Start(&contender.Env{
 		Params: contender.Params{TTL: time.Hour, StaleFor: time.Hour, LoadTimeout: 3 * time.Second, Entries: b.setup.keys},
 		Addr:   rig.Addr,
 		Dial:   b.wire.Dial,

@@ -133,6 +133,34 @@ func TestCallsThatFailFastAreNotFastCalls(t *testing.T) {
 	}
 }
 
+// misbehaving is a cache that brings what it is asked for until it has been told to do something else.
+func misbehaving(calls int64, then func()) contender.Contender {
+	return contender.Contender{Name: "misbehaving", Open: func(e *contender.Env) (contender.Cache, error) {
+		var made atomic.Int64
+		return cache{
+			get: func(ctx context.Context, key string) ([]byte, error) {
+				if made.Add(1) > calls {
+					then()
+				}
+				return e.Load(ctx, key)
+			},
+			close: func() error { return nil },
+		}, nil
+	}}
+}
+
+func TestAContenderThatPanicsDoesNotEndTheOthersRuns(t *testing.T) {
+	rig := newRig(t)
+	c := misbehaving(4, func() { panic("oh") })
+	r, err := workload.RunStorm(t.Context(), rig, c, 1, 8, 300*time.Millisecond)
+	if err != nil || r.Values["errors"] == 0 || r.Errors["contender: panic: oh"] == 0 {
+		t.Errorf("a storm shows errors %v, error %v", r.Errors, err)
+	}
+	if _, err := workload.RunHit(t.Context(), rig, c, true, 25*time.Millisecond); err == nil {
+		t.Error("hits that panic are hits")
+	}
+}
+
 func TestHitsHaveToBringTheirValue(t *testing.T) {
 	rig := newRig(t)
 	for _, memory := range []bool{false, true} {
