@@ -62,6 +62,17 @@ func (s Server) Minus(before Server) Server {
 	return d
 }
 
+// Unseen is how many commands Redis ran that can have come neither from scripts nor over connections that are counted: it
+// is zero where a script was sent, as then nobody can tell.
+func (s Server) Unseen(sent Sent) int64 {
+	for _, name := range []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"} {
+		if sent.Commands[name] > 0 {
+			return 0
+		}
+	}
+	return max(0, s.Scripted(sent))
+}
+
 // Scripted is how many commands were run by scripts: those that Redis ran and nobody sent. Both sides must
 // be of the same time, and nobody else may use the server.
 func (s Server) Scripted(sent Sent) int64 {

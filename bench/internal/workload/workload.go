@@ -180,6 +180,10 @@ func (r *Rig) run(ctx context.Context, c contender.Contender, s setup) (m measur
 		return m, err
 	}
 	m.server = after.Minus(before)
+	// Some may have been under way when the counts were taken.
+	if n := m.server.Unseen(m.Sent); n > 20+int64(len(m.Samples))/10 {
+		return m, fmt.Errorf("workload: Redis ran %d commands that were sent over connections which are not counted; is Env.Dial used by all clients, and Redis by nobody else?", n)
+	}
 	m.took = measure.NewLatency()
 	for _, s := range m.Samples {
 		m.took.Record(m.lasted(s))

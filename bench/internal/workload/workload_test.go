@@ -161,6 +161,27 @@ func TestAContenderThatPanicsDoesNotEndTheOthersRuns(t *testing.T) {
 	}
 }
 
+// Requests over a connection that is not counted must not make a contender look as if it sent none.
+func TestConnectionsThatAreNotCountedAreFound(t *testing.T) {
+	rig := newRig(t)
+	c := contender.Contender{Name: "hidden", Open: func(e *contender.Env) (contender.Cache, error) {
+		e.Dial = nil
+		rdb := e.Redis()
+		return cache{
+			get: func(ctx context.Context, key string) ([]byte, error) {
+				if err := rdb.Exists(ctx, key).Err(); err != nil {
+					return nil, err
+				}
+				return e.Load(ctx, key)
+			},
+			close: rdb.Close,
+		}, nil
+	}}
+	if r, err := workload.RunStorm(t.Context(), rig, c, 2, 8, time.Second); err == nil {
+		t.Errorf("%v requests a call, %v of them in scripts", r.Values["requests"], r.Values["scripted"])
+	}
+}
+
 func TestHitsHaveToBringTheirValue(t *testing.T) {
 	rig := newRig(t)
 	for _, memory := range []bool{false, true} {
