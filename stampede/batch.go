@@ -182,7 +182,16 @@ func (b *batch[T]) get(ctx context.Context, key string) (v T, err error) {
 		if !errors.Is(context.Cause(ctx), ErrLeaseLost) {
 			return v, context.Cause(ctx)
 		}
-		<-r.done // it goes on for the other keys: who waits may have the value of this one
+		// It goes on for the other keys: who waits may have the value of this one. Not for ever: what is given up
+		// is counted, and a loader that hangs is one, however many keys it was called for.
+		end, _ := ctx.Deadline()
+		timeout := time.NewTimer(time.Until(end))
+		defer timeout.Stop()
+		select {
+		case <-r.done:
+		case <-timeout.C:
+			return v, ErrLoadTimeout
+		}
 	}
 	if r.err != nil {
 		return v, r.err

@@ -3,6 +3,7 @@ package stampede_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,3 +155,93 @@ func TestKeyThatHangsDoesNotStopOthers(t *testing.T) {
 		close(hang)
 	})
 }
+
+// panicking is a store that panics in some of its steps.
+type panicking struct {
+	*bytesStore
+	steps map[string]bool
+}
+
+func (s *panicking) step(name string) {
+	if s.steps[name] {
+		panic(name)
+	}
+}
+
+func (s *panicking) Read(ctx context.Context, k stampede.Key) (stampede.Entry, error) {
+	s.step("Read")
+	return s.bytesStore.Read(ctx, k)
+}
+
+func (s *panicking) Commit(ctx context.Context, k stampede.Key, l stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	s.step("Commit")
+	return s.bytesStore.Commit(ctx, k, l, e)
+}
+
+func (s *panicking) CommitMarked(ctx context.Context, k stampede.Key, l stampede.Stamp, e stampede.Entry) (stampede.Verdict, error) {
+	s.step("CommitMarked")
+	return s.bytesStore.CommitMarked(ctx, k, l, e)
+}
+
+func (s *panicking) Renew(ctx context.Context, k stampede.Key, l stampede.Stamp, d time.Duration) (stampede.Holding, error) {
+	s.step("Renew")
+	return s.bytesStore.Renew(ctx, k, l, d)
+}
+
+func (s *panicking) Fail(ctx context.Context, k stampede.Key, l stampede.Stamp, b stampede.Backoff) (time.Duration, error) {
+	s.step("Fail")
+	return s.bytesStore.Fail(ctx, k, l, b)
+}
+
+// On goroutines of the guard's own nobody else could recover: the process would end.
+func TestStoreThatPanicsDoesNotEndTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &panicking{bytesStore: new(bytesStore), steps: map[string]bool{"Commit": true, "CommitMarked": true, "Renew": true, "Fail": true}}
+		g := newGuard[int](t, s, stampede.Options{Policy: steady})
+		slow := &source{takes: 2 * time.Second}
+		get(t.Context(), g, "renewed", slow.load)
+		for range 3 {
+			if got := get(t.Context(), g, "k", value(1)); got.v != 1 || got.err != nil {
+				t.Errorf("%+v", got)
+			}
+			if got := get(t.Context(), g, "fails", func(context.Context) (int, error) { return 0, errBoom }); !errors.Is(got.err, errBoom) {
+				t.Errorf("%+v", got)
+			}
+			synctest.Wait()
+		}
+		pass(t, pod{Guard: g}, "marked")
+		get(t.Context(), g, "marked", value(1))
+		s.steps = map[string]bool{"Read": true}
+		must(t, g.Refresh(t.Context(), "k", value(2)))
+		synctest.Wait()
+		s.steps = nil
+		time.Sleep(2 * time.Second)
+		get(t.Context(), g, "k", value(3)).is(t, 3, 0)
+		get(t.Context(), g, "k", never(t)).is(t, 3, 0)
+	})
+}
+
+// What the handler of a logger does costs no caller its value, and no load behind the process.
+func TestLoggerThatPanicsIsBorne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, o := new(bytesStore), stampede.Options{Policy: steady, Logger: slog.New(loud{slog.DiscardHandler})}
+		g := newGuard[int](t, store, o)
+		get(t.Context(), g, "k", value(1)).is(t, 1, 0)
+		time.Sleep(steady.TTL)
+		get(t.Context(), g, "k", func(context.Context) (int, error) { return 0, errBoom }).is(t, 1, 0)
+		synctest.Wait()
+		other, third := newGuard[string](t, store, o), newGuard[string](t, store, o)
+		must(t, other.Refresh(t.Context(), "k", func(context.Context) (string, error) { return "", errBoom }))
+		synctest.Wait()
+		if v, err := third.Get(t.Context(), "k", func(context.Context) (string, error) { return "v", nil }); v != "v" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+		g.SetMode(stampede.ReadOnly)
+	})
+}
+
+// loud is a handler that panics.
+type loud struct{ slog.Handler }
+
+func (loud) Enabled(context.Context, slog.Level) bool  { return true }
+func (loud) Handle(context.Context, slog.Record) error { panic("Handle") }

@@ -28,7 +28,8 @@ func (j *job[T]) claim(key Key, onBudget bool) (*claim, error) {
 	return &claim{key, el.Lease, renew.Start(j.ctx, g.opts.Lease/3, func(ctx context.Context) bool {
 		step := within(ctx, time.Now().Add(g.opts.Lease/3))
 		defer step.release()
-		h, err := g.store.Renew(step, key, el.Lease, g.opts.Lease)
+		var h Holding
+		err := calmly(func() (err error) { h, err = g.store.Renew(step, key, el.Lease, g.opts.Lease); return err })
 		return err != nil || h == Held
 	})}, nil
 }

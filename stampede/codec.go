@@ -14,7 +14,8 @@ import (
 //
 // Unmarshal is given whatever somebody wrote into the store: it returns an error for bytes that
 // Marshal would not have made, and allocates no more than in proportion to them. A panic in it counts
-// as an error. It must not keep data, which others read.
+// as an error. It must not keep data, which others read. What Marshal has returned is the guard's: a buffer must
+// not be used again.
 type Codec interface {
 	// Name is part of the type check of entries: values of another codec are a miss.
 	Name() string

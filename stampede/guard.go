@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -294,6 +295,15 @@ func (g *Guard[T]) read(ctx context.Context, key string, q *ask[T]) (l lookup[T]
 	return l
 }
 
+// readCalmly is read on a goroutine of the guard's own.
+func (g *Guard[T]) readCalmly(ctx context.Context, key string, q *ask[T]) (l lookup[T]) {
+	if err := calmly(func() error { l = g.read(ctx, key, q); return nil }); err != nil {
+		g.events.emit(EventTrouble, key, 0, err)
+		return lookup[T]{err: err}
+	}
+	return l
+}
+
 // lengthen gives a call the time of who has no copy, when it turns out that it has none any more: else the pods whose
 // election comes too late would all load.
 func (g *Guard[T]) lengthen(key string, q *ask[T]) {
@@ -341,7 +351,7 @@ func (g *Guard[T]) open(key string, copied *pocket, e *Entry) (r Result[T]) {
 	if e.Fault == nil && e.Type != g.typ {
 		e.Fault = errType
 		g.strangers.say(true, func() {
-			g.opts.Logger.Warn("stampede: entries of another type; do two guards have the same name?", "guard", g.opts.Name, "key", key)
+			g.log(slog.LevelWarn, "stampede: entries of another type; do two guards have the same name?", "guard", g.opts.Name, "key", key)
 		})
 	}
 	if e.Fault == nil && !e.NotFound {
@@ -464,7 +474,7 @@ func (g *Guard[T]) reload(ctx context.Context, key string, load loader[T], q ask
 func (g *Guard[T]) look(ctx context.Context, key string, load loader[T], inAnyCase bool) (started bool, err error) {
 	return g.behind(key, load.batch, func(f *flight.Flight[outcome[T]]) outcome[T] {
 		q := ask[T]{reason: Asked, left: g.opts.StoreBudget}
-		l := g.read(context.WithoutCancel(ctx), key, &q)
+		l := g.readCalmly(context.WithoutCancel(ctx), key, &q)
 		fr := servable(&l.e)
 		switch {
 		case l.err != nil:

@@ -16,7 +16,8 @@ type BatchReader interface {
 }
 
 // ManyLoader loads what is missing of many keys. It may return less than it was asked for: what is not in
-// its answer is taken as [ErrNotFound].
+// its answer is taken as [ErrNotFound]. The map that it has returned is the guard's, which reads it on many goroutines: the
+// loader must not write to it any more.
 type ManyLoader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
 
 // GetMany returns the values for keys. Each key is treated as Get treats it, with an entry, a TTL, a

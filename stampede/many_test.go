@@ -229,6 +229,32 @@ func TestGetManyIsOneLoadForTheBounds(t *testing.T) {
 	})
 }
 
+// A ManyLoader that hangs is one loader that was given up, also when other pods have taken its keys meanwhile. Else
+// it would use up MaxAbandoned, and nothing be loaded for as long as it hangs.
+func TestGetManyThatHangsIsOneAbandonedLoaderAfterItsLeasesWereLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, src := new(stampede.MemoryStore), &shelf{}
+		p, other := newPod(t, store, stampede.Options{LoadTimeout: 5 * time.Second}), newPod(t, store, stampede.Options{})
+		keys, values := k(0, 100)
+		hang, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = p.GetMany(t.Context(), keys, func(context.Context, []string) (map[string]int, error) { <-hang; return nil, nil })
+		}()
+		synctest.Wait()
+		must(t, other.Delete(t.Context(), keys...))
+		go func() { _, _ = other.GetMany(t.Context(), keys, (&shelf{takes: 2 * time.Second}).load) }()
+		time.Sleep(6 * time.Second)
+		<-done
+		if n := p.Stats().Abandoned; n != 1 {
+			t.Errorf("%d loaders were given up, want 1", n)
+		}
+		getMany(t, p.Guard, []string{"k50", "k98"}, src.load, map[string]int{"k50": values["k50"], "k98": values["k98"]})
+		get(t.Context(), p.Guard, "k", value(1)).is(t, 1, 0)
+		close(hang)
+	})
+}
+
 func TestGetManyOfManyKeysGoesInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, src := newPod(t, new(stampede.MemoryStore), stampede.Options{}), &shelf{}

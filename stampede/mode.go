@@ -3,6 +3,7 @@ package stampede
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -76,9 +77,9 @@ func (g *Guard[T]) SetMode(m Mode) {
 	switch {
 	case was == m:
 	case m == Normal:
-		g.opts.Logger.Info("stampede: back to normal", "guard", g.opts.Name, "was", was)
+		g.log(slog.LevelInfo, "stampede: back to normal", "guard", g.opts.Name, "was", was)
 	default:
-		g.opts.Logger.Warn("stampede: switched", "guard", g.opts.Name, "mode", m, "was", was)
+		g.log(slog.LevelWarn, "stampede: switched", "guard", g.opts.Name, "mode", m, "was", was)
 	}
 }
 

@@ -1,6 +1,8 @@
 package stampede
 
 import (
+	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -136,6 +138,12 @@ func (ev *events) emit(kind EventKind, key string, took time.Duration, err error
 func (ev *events) tell(e Event) {
 	defer func() { _ = recover() }()
 	ev.obs.Observe(e)
+}
+
+// log shields it in the same way from the handler of its logger.
+func (g *Guard[T]) log(level slog.Level, msg string, args ...any) {
+	defer func() { _ = recover() }()
+	g.opts.Logger.Log(context.Background(), level, msg, args...)
 }
 
 func (ev *events) stats() Stats {

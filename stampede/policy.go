@@ -148,8 +148,8 @@ type Options struct {
 
 	// Observer is told of what happens, from many goroutines at once. Default none.
 	Observer Observer
-	// Logger gets what no caller can be told, on changes of state, not per request. Default
-	// slog.Default().
+	// Logger gets what no caller can be told, on changes of state, not per request. A panic in its handler
+	// is swallowed. Default slog.Default().
 	Logger *slog.Logger
 }
 

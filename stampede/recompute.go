@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
@@ -109,18 +110,25 @@ type job[T any] struct {
 // recompute does the job of a flight, on the flight's goroutine.
 func (g *Guard[T]) recompute(ctx context.Context, f *flight.Flight[outcome[T]], key string, load loader[T], q ask[T]) (out outcome[T]) {
 	defer load.batch.settle(key)
-	defer func() {
-		if p := recover(); p != nil { // a store's, say; DoChan would end the process
-			err := fmt.Errorf("stampede: panic in the store or the guard: %v\n\n%s", p, debug.Stack())
-			g.events.emit(EventTrouble, key, 0, err)
-			out = gaveError[T](err)
-		}
-	}()
 	j := &job[T]{g: g, f: f, ctx: context.WithoutCancel(ctx), k: Key{g.space, key}, load: load, q: q}
 	j.q.spent = 0
-	out = j.do()
+	if err := calmly(func() error { out = j.do(); return nil }); err != nil {
+		g.events.emit(EventTrouble, key, 0, err)
+		return gaveError[T](err)
+	}
 	out.spent, out.dead = j.q.spent, j.dead
 	return out
+}
+
+// calmly does what a store has a part in on a goroutine of the guard's own, where nobody else could recover: a panic
+// there, in DoChan as well, would end the process. It returns the panic as an error.
+func calmly(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("stampede: panic in the store or the guard: %v\n\n%s", p, debug.Stack())
+		}
+	}()
+	return do()
 }
 
 // do elects, and then leads, follows or does without.
@@ -409,7 +417,8 @@ const passFor = 500 * time.Millisecond
 // goes on. Meanwhile vouched is asked.
 func (j *job[T]) commit(lease Stamp, e Entry, vouched func() bool) (Verdict, bool) {
 	return j.store(vouched, func(ctx context.Context) (Verdict, error) {
-		v, err := j.g.store.Commit(ctx, j.k, lease, e)
+		var v Verdict // Unknown
+		err := calmly(func() (err error) { v, err = j.g.store.Commit(ctx, j.k, lease, e); return err })
 		if v == Unknown { // do not let others wait for the end of a lease that is of no more use
 			j.g.orphans.put(j.k.Key, attempt(lease.Token()), j.g.opts.Lease, false)
 			j.release(lease, Pass{})
@@ -420,7 +429,10 @@ func (j *job[T]) commit(lease Stamp, e Entry, vouched func() bool) (Verdict, boo
 
 // commitMarked does so for a load that began under a marker.
 func (j *job[T]) commitMarked(marker Stamp, e Entry, vouched func() bool) (Verdict, bool) {
-	return j.store(vouched, func(ctx context.Context) (Verdict, error) { return j.g.store.CommitMarked(ctx, j.k, marker, e) })
+	return j.store(vouched, func(ctx context.Context) (v Verdict, err error) {
+		err = calmly(func() error { v, err = j.g.store.CommitMarked(ctx, j.k, marker, e); return err })
+		return v, err
+	})
 }
 
 func (j *job[T]) store(vouched func() bool, commit func(context.Context) (Verdict, error)) (Verdict, bool) {
@@ -456,7 +468,8 @@ func (j *job[T]) renew(ctx context.Context, lease Stamp, r *run[T]) (more bool) 
 	g, key := j.g, j.k.Key
 	step := within(ctx, time.Now().Add(g.opts.Lease/3))
 	defer step.release()
-	h, err := g.store.Renew(step, j.k, lease, g.opts.Lease)
+	var h Holding
+	err := calmly(func() (err error) { h, err = g.store.Renew(step, j.k, lease, g.opts.Lease); return err })
 	switch {
 	case ctx.Err() != nil: // the load is over: what became of the lease does not matter
 		return false
@@ -496,7 +509,7 @@ func (j *job[T]) tellStored(ctx context.Context) {
 		return
 	}
 	asked := j.f.Mark()
-	l := j.g.read(ctx, j.k.Key, &ask[T]{left: j.g.opts.StoreBudget})
+	l := j.g.readCalmly(ctx, j.k.Key, &ask[T]{left: j.g.opts.StoreBudget})
 	if l.err == nil && servable(&l.e) >= Stale {
 		j.f.Tell(found(&l.e, l.r, asked))
 	}
@@ -618,7 +631,7 @@ func (g *Guard[T]) aside(key string, step func(context.Context) error) {
 		defer g.life.leave()
 		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 		defer cancel()
-		if err := step(ctx); err != nil {
+		if err := calmly(func() error { return step(ctx) }); err != nil {
 			g.events.emit(EventTrouble, key, 0, err)
 		}
 	}()
@@ -631,9 +644,9 @@ func (g *Guard[T]) background(wait bool, err error) {
 	}
 	g.trouble.say(err != nil, func() {
 		if err != nil {
-			g.opts.Logger.Warn("stampede: loads behind fail", "guard", g.opts.Name, "error", err)
+			g.log(slog.LevelWarn, "stampede: loads behind fail", "guard", g.opts.Name, "error", err)
 			return
 		}
-		g.opts.Logger.Info("stampede: loads behind succeed again", "guard", g.opts.Name)
+		g.log(slog.LevelInfo, "stampede: loads behind succeed again", "guard", g.opts.Name)
 	})
 }

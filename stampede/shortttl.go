@@ -1,6 +1,7 @@
 package stampede
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -63,7 +64,7 @@ func (j *job[T]) learn(old, e *Entry) {
 	}
 	if g.short.saw(j.q.reason == NearlyStale && g.early.capped(old)) {
 		g.events.emit(EventShortTTL, j.k.Key, old.Took, nil)
-		g.opts.Logger.Warn("stampede: TTL is short for what loads take: early refresh starts most of them at half of TTL",
+		g.log(slog.LevelWarn, "stampede: TTL is short for what loads take: early refresh starts most of them at half of TTL",
 			"guard", g.opts.Name, "key", j.k.Key, "ttl", old.TTL, "load", old.Took)
 	}
 }
