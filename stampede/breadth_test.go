@@ -62,8 +62,15 @@ type stage struct {
 }
 
 type running struct {
-	ctx  context.Context // of a load that was given up it has ended
-	keys []string
+	ctx   context.Context // of a load that was given up it has ended
+	keys  []string
+	began time.Time
+}
+
+// mayBeGivenUp says whether the load of one of several keys may have been given up while those of others have not: a
+// ManyLoader begins later than the load of a key does, by what steps of the store take, and ends with the last of them.
+func (r *running) mayBeGivenUp() bool {
+	return len(r.keys) > 1 && time.Since(r.began) > breadthLoad-time.Second/2
 }
 
 // enter counts a load until it leaves or is given up.
@@ -74,11 +81,11 @@ func (s *stage) enter(ctx context.Context, keys ...string) (leave func()) {
 	if !s.closed.IsZero() && time.Since(s.closed) > tick {
 		s.late++
 	}
-	r := &running{ctx, keys}
+	r := &running{ctx, keys, time.Now()}
 	s.running = slices.DeleteFunc(append(s.running, r), func(r *running) bool { return r.ctx.Err() != nil })
 	for _, other := range s.running {
 		for _, key := range keys {
-			if other != r && slices.Contains(other.keys, key) {
+			if other != r && slices.Contains(other.keys, key) && !other.mayBeGivenUp() {
 				s.twice = append(s.twice, key)
 			}
 		}
