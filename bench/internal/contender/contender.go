@@ -106,7 +106,7 @@ func (e *Env) Redis() *redis.Client {
 
 // Start opens the cache of one pod. A panic in Get comes back as an error: one contender must not end the run of all.
 func (c Contender) Start(e *Env) (_ Cache, err error) {
-	defer recovered(&err)
+	defer Recovered(&err)
 	opened, err := c.Open(e)
 	if err != nil {
 		return nil, err
@@ -119,12 +119,12 @@ type careful struct{ Cache }
 
 // Get is the cache's.
 func (c careful) Get(ctx context.Context, key string) (v []byte, err error) {
-	defer recovered(&err)
+	defer Recovered(&err)
 	return c.Cache.Get(ctx, key)
 }
 
-// recovered makes an error of a panic; it has to be deferred itself.
-func recovered(err *error) {
+// Recovered makes an error of a panic; it has to be deferred itself. For who makes many calls it costs less than Start does.
+func Recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("contender: panic: %v", r)
 	}

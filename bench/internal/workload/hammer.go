@@ -120,7 +120,8 @@ func ratio(of, to []float64) float64 {
 
 // open fills a cache.
 func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (err error) {
-	b.cache, err = c.Start(&contender.Env{
+	defer contender.Recovered(&err)
+	b.cache, err = c.Open(&contender.Env{
 		Params: contender.Params{TTL: time.Hour, StaleFor: time.Hour, LoadTimeout: 3 * time.Second, Entries: b.setup.keys},
 		Addr:   rig.Addr,
 		Dial:   b.wire.Dial,
@@ -137,8 +138,9 @@ func (b *hitSide) open(ctx context.Context, rig *Rig, c contender.Contender) (er
 	for i := range b.setup.keys {
 		b.names = append(b.names, prefix+measure.KeyName(i))
 		b.marks = append(b.marks, measure.MarkOf(b.names[i]))
-		fill.Go(func() error {
-			_, err := b.cache.Get(ctx, prefix+measure.KeyName(i))
+		fill.Go(func() (err error) {
+			defer contender.Recovered(&err)
+			_, err = b.cache.Get(ctx, prefix+measure.KeyName(i))
 			return err
 		})
 	}
@@ -240,6 +242,7 @@ const inTurns = 256
 func (w *hitWorker) call(ctx context.Context, b *hitSide, end time.Time) (n int64, err error) {
 	i, size := w.next, b.size()
 	defer func() { w.next = i }()
+	defer contender.Recovered(&err)
 	for {
 		var begun time.Time
 		looks := w.took != nil || n%inTurns == 0
